@@ -1,0 +1,3 @@
+"""The version, where build and program both find it."""
+
+__version__ = "0.7.0"

@@ -1,0 +1,57 @@
+"""The seam through which time, ids and randomness come in; formats of times.
+
+Everything that reads the clock takes a `Clock`; everything that needs an id calls `new_id`. A test,
+and the reproducible demo, hold both still.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+
+Clock = Callable[[], datetime]
+
+_tokens: ContextVar[Iterator[str] | None] = ContextVar("ctrlrun_id_tokens", default=None)
+
+
+def utc_now() -> datetime:
+    """The current time, aware, in UTC."""
+    return datetime.now(UTC)
+
+
+def new_id(prefix: str) -> str:
+    """`prefix` and 32 random lowercase hex digits."""
+    tokens = _tokens.get()
+    return prefix + (secrets.token_hex(16) if tokens is None else next(tokens))
+
+
+@contextmanager
+def counted_ids(start: int = 1) -> Iterator[None]:
+    """Inside, ids count up instead of being random: for tests and reproducible pictures."""
+    token = _tokens.set(f"{number:032x}" for number in itertools.count(start))
+    try:
+        yield
+    finally:
+        _tokens.reset(token)
+
+
+def iso_timestamp(moment: datetime) -> str:
+    """`YYYY-MM-DDTHH:MM:SS.mmmZ`, UTC, truncated to milliseconds: the form in JSON documents."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def column_timestamp(moment: datetime) -> str:
+    """`YYYY-MM-DDTHH:MM:SS[.ffffff]+00:00`: the form in the columns of a store."""
+    return moment.astimezone(UTC).isoformat()
+
+
+def parse_timestamp(text: str) -> datetime:
+    """An aware datetime from either form; `ValueError` when it has no offset."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no offset from UTC")
+    return moment

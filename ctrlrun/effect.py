@@ -1,0 +1,233 @@
+"""Effects: their records, and the templates that name them.
+
+An effect key names one consequence (`refund:txn_1`), whoever asks for it and however often. The
+state machine is in docs/effects.md; the stores enforce it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal
+
+from ctrlrun.canonical import plain
+from ctrlrun.errors import EffectKeyError, InvalidArgument
+
+if TYPE_CHECKING:
+    from ctrlrun.action import Action
+
+DEFAULT_LEASE = timedelta(minutes=5)
+LEASE_EXPIRED = "lease expired before an outcome was recorded"
+
+ReconcileOutcome = Literal["committed", "not_executed", "unknown"]
+"""What a reconcile hook answers about an effect whose outcome nobody knows."""
+
+
+class EffectState(StrEnum):
+    """Where an effect stands; `new` is never stored."""
+
+    NEW = "new"
+    RESERVED = "reserved"
+    EXECUTING = "executing"
+    COMMITTED = "committed"
+    FAILED = "failed"
+    AMBIGUOUS = "ambiguous"
+
+
+HELD_STATES = frozenset({EffectState.RESERVED, EffectState.EXECUTING})
+"""The states in which an attempt holds the key, for as long as its lease lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRecord:
+    """What a store knows about one effect key; `result` is the stored JSON value."""
+
+    effect_key: str
+    state: EffectState
+    action_id: str
+    attempt: int
+    created_at: datetime
+    updated_at: datetime
+    lease_expires_at: datetime | None = None
+    result: Any = None
+    error: str | None = None
+    resolved_by: str | None = None
+
+    def lease_is_live(self, now: datetime) -> bool:
+        """Whether an attempt still holds the key; exactly at its expiry it does."""
+        return (
+            self.state in HELD_STATES
+            and self.lease_expires_at is not None
+            and now <= self.lease_expires_at
+        )
+
+    def lease_is_lapsed(self, now: datetime) -> bool:
+        """Whether an attempt held the key and no outcome came while its lease lived."""
+        return self.state in HELD_STATES and not self.lease_is_live(now)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """One attempt's hold on an effect key."""
+
+    effect_key: str
+    action_id: str
+    attempt: int
+    lease_expires_at: datetime
+
+
+def check_lease(lease: object, name: str = "lease") -> timedelta:
+    """`lease` if it is a positive `timedelta`, else InvalidArgument that mentions a lease."""
+    if not isinstance(lease, timedelta) or lease <= timedelta(0):
+        described = name if "lease" in name else f"{name} (a lease)"
+        raise InvalidArgument(f"{described} must be a positive timedelta, not {lease!r}")
+    return lease
+
+
+# --- results -------------------------------------------------------------------------------------
+
+
+def storable_result(result: Any) -> str | None:
+    """The JSON text under which a result is stored; never raises, so that a commit cannot fail.
+
+    What JSON has no form for becomes its `repr`; None is stored as nothing.
+    """
+    if result is None:
+        return None
+    try:
+        text = json.dumps(_finite(result), ensure_ascii=False, separators=(",", ":"), default=_repr)
+    except (TypeError, ValueError, RecursionError):
+        text = json.dumps({"repr": _repr(result)}, ensure_ascii=False, separators=(",", ":"))
+    except Exception:  # a __str__, an __iter__ of somebody's subclass
+        text = json.dumps({"repr": f"<unrepresentable {type(result).__name__}>"})
+    return escape_surrogates(text)
+
+
+def _finite(value: Any) -> Any:
+    """NaN and the infinities as strings: no other reader of JSON takes them."""
+    if isinstance(value, float):
+        return value if value - value == 0 else repr(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _repr(value: Any) -> str | dict[str, str]:
+    try:
+        return repr(value)
+    except Exception:
+        return {"repr": f"<unrepresentable {type(value).__name__}>"}
+
+
+def escape_surrogates(text: str) -> str:
+    r"""Lone surrogates as `\ud800`: recording an outcome must not fail because of its text."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+# --- templates -----------------------------------------------------------------------------------
+
+_PLACEHOLDER = re.compile(r"\{([^\W\d]\w*)\}")
+
+
+def template_placeholders(template: object) -> tuple[str, ...]:
+    """The names in a template, in order, repeats kept.
+
+    Raises InvalidArgument with the template, the offending character and its position (from 0).
+    """
+    if not isinstance(template, str):
+        raise InvalidArgument(f"a template must be a str, not {type(template).__name__}")
+    if not template:
+        raise InvalidArgument("a template must not be empty: ''")
+    names: list[str] = []
+    position = 0
+    while position < len(template):
+        character = template[position]
+        if character == "{":
+            match = _PLACEHOLDER.match(template, position)
+            if match is None:
+                raise _malformed(template, position)
+            names.append(match[1])
+            position = match.end()
+        elif character == "}":
+            raise _malformed(template, position)
+        else:
+            position += 1
+    return tuple(names)
+
+
+def _malformed(template: str, position: int) -> InvalidArgument:
+    return InvalidArgument(
+        f"template {template!r}: unexpected {template[position]!r} at position {position}; "
+        "only {name} is substituted, and braces have no escape"
+    )
+
+
+def has_adjacent_placeholders(template: str) -> bool:
+    """Whether two placeholders touch, so that different arguments can make one key."""
+    return "}{" in template
+
+
+def resolve_effect_key(template: str, action: Action) -> str:
+    """The effect key of an action; `{resource}` is the action's resource.
+
+    Raises EffectKeyError when a name is missing or its value cannot be part of a key.
+    """
+    arguments = action.canonical_arguments
+    values: dict[str, Any] = dict(arguments)
+    if "resource" in template_placeholders(template):
+        if "resource" in arguments:
+            raise EffectKeyError(
+                f"effect template {template!r}: {{resource}} could be the action's resource or its "
+                "argument of that name"
+            )
+        values["resource"] = action.resource
+        if action.resource is None:
+            raise EffectKeyError(
+                f"effect template {template!r}: the action has no resource; available: "
+                f"{_names(arguments)}"
+            )
+    return _fill(template, values, "effect", EffectKeyError)
+
+
+def resolve_resource(template: str, arguments: Mapping[str, Any]) -> str:
+    """The resource of a call, from its bound arguments, before the action exists.
+
+    Raises InvalidArgument when a name is missing or its value cannot be part of a resource.
+    """
+    return _fill(template, arguments, "resource", InvalidArgument)
+
+
+def _fill(
+    template: str,
+    values: Mapping[str, Any],
+    kind: str,
+    refusal: type[EffectKeyError] | type[InvalidArgument],
+) -> str:
+    template_placeholders(template)
+
+    def text_of(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in values:
+            raise refusal(
+                f"{kind} template {template!r}: no argument {name!r}; available: {_names(values)}"
+            )
+        value = values[name]
+        if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+            raise refusal(
+                f"{kind} template {template!r}: {name!r} is "
+                f"{'empty' if value == '' else type(value).__name__}, and only a non-empty string "
+                "or an integer can stand there"
+            )
+        return str(plain(value, name))
+
+    return _PLACEHOLDER.sub(text_of, template)
+
+
+def _names(values: Mapping[str, Any]) -> str:
+    return ", ".join(sorted(values)) or "none"

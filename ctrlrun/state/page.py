@@ -1,0 +1,52 @@
+"""Pages: how every reader of ours reads a list, at the cost of the page and not of the store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+T = TypeVar("T")
+
+ApprovalOrder = Literal["stored", "expiry"]
+EffectOrder = Literal["created", "updated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A stored row that cannot be read: which one, and why."""
+
+    table: str
+    row_id: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some rows of a list in its order (oldest first), and where they stand in it.
+
+    `before` is the cursor of the first row, `after` that of the last (None on an empty page): give
+    them back to read on in either direction. Cursors are opaque, except that an event's is its
+    `event_id` in decimal. Rows that cannot be read are named in `damaged`, and the cursors pass
+    over them.
+    """
+
+    items: tuple[T, ...]
+    before: str | None = None
+    after: str | None = None
+    damaged: tuple[Damage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptRow:
+    """A receipt as stored: its columns and the text of its document, unparsed."""
+
+    cursor: str
+    receipt_id: str | None
+    action_id: str | None
+    effect_key: str | None
+    result: str | None
+    json: str | None
+    ts: str | None
+    seq: int | None
+    prev_hash: str | None
+    hash: str | None
