@@ -7,6 +7,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ctrlrun.clock import counted_ids
 from ctrlrun_tui.cards.code import (
     CODE_LETTERS,
     LOCKED_FOR,
@@ -18,10 +22,6 @@ from ctrlrun_tui.cards.code import (
     hash_code,
     letter_code,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
-from ctrlrun.clock import counted_ids
 
 DRAWN = 100.0
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
