@@ -2,7 +2,8 @@
 
 CTRLRunError
 ├── InvalidArgument        wiring: a value that can never be right
-│   └── StoreNotFound      a store was named that is not there
+│   ├── StoreNotFound      a store was named that is not there
+│   └── FilterError        a filter's text cannot be read
 ├── PolicyError            a policy document is missing or malformed
 ├── EffectKeyError         the effect template names what the call does not have
 ├── ActionDenied           refused by policy, principal, or a person
@@ -50,6 +51,14 @@ class InvalidArgument(CTRLRunError):
 
 class StoreNotFound(InvalidArgument):
     """The store that was named does not exist; nothing was created."""
+
+
+class FilterError(InvalidArgument):
+    """A filter's text cannot be read; `position` (from 0) is where in it."""
+
+    def __init__(self, message: str, *, position: int = 0) -> None:
+        super().__init__(message)
+        self.position = position
 
 
 class PolicyError(CTRLRunError):

@@ -10,6 +10,9 @@ T = TypeVar("T")
 ApprovalOrder = Literal["stored", "expiry"]
 EffectOrder = Literal["created", "updated"]
 
+START = ""
+"""Given as `after`: read from the first row of the list's order (no cursor at all: the last rows)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Damage:
