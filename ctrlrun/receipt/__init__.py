@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from ctrlrun.clock import iso_timestamp
-from ctrlrun.receipt.events import EVENTS_FILENAME, Event, EventType, event_type
+from ctrlrun.receipt.chain import GENESIS_HASH, link
+from ctrlrun.receipt.events import (
+    EVENTS_FILENAME,
+    Event,
+    EventType,
+    event_data_json,
+    event_type,
+)
 from ctrlrun.receipt.receipts import (
     RECEIPT_SCHEMA,
     RECEIPTS_FILENAME,
@@ -16,14 +23,17 @@ from ctrlrun.receipt.receipts import (
 
 __all__ = [
     "EVENTS_FILENAME",
+    "GENESIS_HASH",
     "RECEIPTS_FILENAME",
     "RECEIPT_SCHEMA",
     "Event",
     "EventType",
     "Receipt",
     "ReceiptResult",
+    "event_data_json",
     "event_type",
     "iso_timestamp",
+    "link",
     "new_receipt_id",
     "principal_document",
     "principal_from_document",

@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 from ctrlrun.clock import iso_timestamp
+from ctrlrun.effect import escape_surrogates
+from ctrlrun.errors import InvalidArgument
 
 EVENTS_FILENAME = "events.jsonl"
 
@@ -74,6 +76,23 @@ class Event:
     def to_json(self) -> str:
         """`to_dict` as one line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"))
+
+
+def event_data_json(event: Event) -> str:
+    """The event's data as the text that a store keeps.
+
+    Raises InvalidArgument for data that JSON has no form for; lone surrogates become escapes.
+    """
+    try:
+        text = _encode_data(dict(event.data))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgument(f"the data of {event.type} cannot be stored: {error}") from None
+    return escape_surrogates(text)
+
+
+_encode_data = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":")
+).encode
 
 
 def event_type(text: str) -> EventType | str:

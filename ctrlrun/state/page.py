@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
+from ctrlrun.errors import InvalidArgument
+
 T = TypeVar("T")
 
 ApprovalOrder = Literal["stored", "expiry"]
@@ -53,3 +55,16 @@ class ReceiptRow:
     seq: int | None
     prev_hash: str | None
     hash: str | None
+
+
+def check_page(before: str | None, after: str | None, limit: int) -> None:
+    """InvalidArgument unless at most one cursor is given and the limit is a positive integer."""
+    if before is not None and after is not None:
+        raise InvalidArgument("a page is read before a cursor or after one, not both")
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidArgument(f"a page's limit must be a positive integer, not {limit!r}")
+
+
+def bad_cursor(cursor: str) -> InvalidArgument:
+    """The refusal of a cursor that no page of this list gave."""
+    return InvalidArgument(f"{cursor!r} is not a cursor of this list")
