@@ -1,0 +1,262 @@
+"""The registry: every action of the console, declared once.
+
+Keys, footer, help, palette, mouse, read-only and the tests read this table; no screen binds a key
+of its own. What an action does is the method `do_<name>` of the screen it works on, else of the
+application. The keymap is exact (docs/console.md): `c f m z` are kept for codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Effect(StrEnum):
+    """What an action can do to the store."""
+
+    READS = "reads"  # nothing
+    ANSWERS = "answers"  # opens a card that can write an answer
+    CUTS = "cuts"  # opens a card that can take something away
+
+
+class Need(StrEnum):
+    """What has to be so for an action to work; its absence has a sentence."""
+
+    ROW = "row"  # a record under the cursor
+    MARKS = "marks"  # something marked
+
+
+INBOX, EFFECTS, RECEIPTS, EVENTS = VIEWS = ("inbox", "effects", "receipts", "events")
+INSPECT, HANDOVER = "inspect", "handover"
+HELP, PALETTE = "help", "palette"
+APPROVE, DENY, RESOLVE, REVIEW, DENY_MARKED = CARDS = (
+    "approve",
+    "deny",
+    "resolve",
+    "review",
+    "deny-marked",
+)
+READING = (*VIEWS, INSPECT, HANDOVER)
+
+CODE_KEYS = frozenset("cfmz")
+"""Letters that no action may take: they are what codes are made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing a person can do.
+
+    `keys` are Textual's names, the first is the one shown; `on` are the views and cards where it
+    works; `word` stands in the footer, `sentence` in help and palette. `rank` orders the footer:
+    what is more telling comes first, None never shows there.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    word: str
+    sentence: str
+    on: tuple[str, ...]
+    effect: Effect = Effect.READS
+    needs: tuple[Need, ...] = ()
+    rank: int | None = None
+    rename: bool = True  # whether a keymap file may give it other keys
+
+
+def _action(
+    name: str, keys: str, word: str, sentence: str, on: Iterable[str], **more: object
+) -> Action:
+    return Action(name, tuple(keys.split()), word, sentence, tuple(on), **more)  # type: ignore[arg-type]
+
+
+_ROW = (Need.ROW,)
+_FIXED = {"rename": False}
+
+ACTIONS: tuple[Action, ...] = (
+    _action(
+        "approve",
+        "a",
+        "approve",
+        "Open the card that grants this request, once and exactly as shown.",
+        [INBOX],
+        effect=Effect.ANSWERS,
+        needs=_ROW,
+        rank=1,
+        **_FIXED,
+    ),
+    _action(
+        "deny",
+        "d",
+        "deny",
+        "Open the card that refuses this request.",
+        [INBOX],
+        effect=Effect.ANSWERS,
+        needs=_ROW,
+        rank=2,
+        **_FIXED,
+    ),
+    _action(
+        "resolve",
+        "r",
+        "resolve",
+        "Open the card that says what became of an AMBIGUOUS effect.",
+        [INBOX, EFFECTS],
+        effect=Effect.ANSWERS,
+        needs=_ROW,
+        rank=3,
+        **_FIXED,
+    ),
+    _action(
+        "review",
+        "A",
+        "review marked",
+        "Go through the marked requests, one card after the other.",
+        [INBOX],
+        effect=Effect.ANSWERS,
+        needs=(Need.MARKS,),
+        rank=12,
+        **_FIXED,
+    ),
+    _action(
+        "deny_marked",
+        "D",
+        "deny marked",
+        "Refuse the marked requests under one note, one write each.",
+        [INBOX],
+        effect=Effect.ANSWERS,
+        needs=(Need.MARKS,),
+        rank=13,
+        **_FIXED,
+    ),
+    _action("whole", "v", "whole", "Show every value in full.", [*VIEWS, INSPECT], rank=4),
+    _action(
+        "inspect",
+        "i",
+        "inspect",
+        "Show this action's whole history.",
+        VIEWS,
+        needs=_ROW,
+        rank=5,
+    ),
+    _action("raw", "J", "JSON", "Show the record as JSON.", [*VIEWS, INSPECT], rank=9),
+    _action(
+        "copy", "y", "copy", "Send what is shown to the terminal's clipboard.", READING, rank=6
+    ),
+    _action(
+        "mark",
+        "space",
+        "mark",
+        "Mark this request for a review, or take the mark away.",
+        [INBOX],
+        needs=_ROW,
+        rank=7,
+    ),
+    _action("filter", "slash", "filter", "Show only what matches.", VIEWS, rank=8),
+    _action("sort", "s", "sort", "Change the order of the list.", [EFFECTS], rank=10),
+    _action("pause", "p", "pause", "Hold the tail still; it goes on collecting.", [EVENTS], rank=3),
+    _action("open", "enter", "open", "Open the detail whole.", VIEWS, needs=_ROW, rank=11),
+    _action("back", "escape backspace", "back", "Go back.", READING, rank=20),
+    _action("down", "down j", "down", "Move down.", READING),
+    _action("up", "up k", "up", "Move up.", READING),
+    _action("page_down", "pagedown", "page down", "Move down by a screen.", READING),
+    _action("page_up", "pageup", "page up", "Move up by a screen.", READING),
+    _action("top", "home g", "top", "Go to the first one.", READING),
+    _action("bottom", "end G", "bottom", "Go to the last one; in Events, follow.", READING),
+    _action("next_lane", "right_square_bracket right", "next lane", "Next lane.", [INBOX]),
+    _action("previous_lane", "left_square_bracket left", "lane before", "Lane before.", [INBOX]),
+    _action(
+        "other_pane", "tab shift+tab", "list, detail", "Go between list and detail.", VIEWS, rank=14
+    ),
+    _action("inbox", "1", "Inbox", "What needs a human now.", READING, rank=15),
+    _action("effects", "2", "Effects", "All effects and their states.", READING, rank=16),
+    _action("receipts", "3", "Receipts", "How each attempt ended.", READING, rank=17),
+    _action("events", "4", "Events", "What happens, as it happens.", READING, rank=18),
+    _action(
+        "handover",
+        "H",
+        "hand over",
+        "What was answered in this sitting, and what is still open.",
+        [*VIEWS, INSPECT],
+        rank=19,
+    ),
+    _action("write_handover", "w", "write file", "Write this page to a file.", [HANDOVER], rank=1),
+    _action("bell", "b", "bell", "Ring the terminal's bell for new items, or stop.", READING),
+    _action(
+        "palette", "colon ctrl+p", "all actions", "Find an action by its words.", READING, **_FIXED
+    ),
+    _action("quit", "q", "quit", "Leave the console.", READING, rank=21, **_FIXED),
+    # On cards. Codes are no actions: a card reads them itself.
+    _action(
+        "cancel",
+        "escape backspace",
+        "cancel",
+        "Leave; nothing is written.",
+        CARDS,
+        rank=1,
+        **_FIXED,
+    ),
+    _action(
+        "deny_instead",
+        "n",
+        "deny instead",
+        "Turn this into a refusal.",
+        [APPROVE],
+        effect=Effect.ANSWERS,
+        rank=2,
+        **_FIXED,
+    ),
+    _action(
+        "no",
+        "n",
+        "no",
+        "Refuse this one.",
+        [REVIEW],
+        effect=Effect.ANSWERS,
+        rank=2,
+        **_FIXED,
+    ),
+    _action(
+        "skip", "s", "skip", "Go on to the next one; nothing is written.", [REVIEW], rank=3, **_FIXED
+    ),
+    _action(
+        "choose_committed", "1", "COMMITTED", "It happened.", [RESOLVE], rank=2, **_FIXED
+    ),
+    _action("choose_failed", "2", "FAILED", "It did not happen.", [RESOLVE], rank=3, **_FIXED),
+    _action(
+        "choose_unknown", "3", "STILL UNKNOWN", "Nobody knows yet.", [RESOLVE], rank=4, **_FIXED
+    ),
+    _action("card_whole", "v", "whole", "Show every value in full.", CARDS, rank=5, **_FIXED),
+    _action(
+        "card_copy",
+        "y",
+        "copy",
+        "Send what is shown to the terminal's clipboard.",
+        CARDS,
+        rank=6,
+        **_FIXED,
+    ),
+    _action("next_field", "tab", "next field", "Go to the next field.", CARDS, rank=7, **_FIXED),
+    _action(
+        "previous_field", "shift+tab", "field before", "Go to the field before.", CARDS, **_FIXED
+    ),
+    _action("card_down", "down j pagedown", "down", "Scroll down.", CARDS, **_FIXED),
+    _action("card_up", "up k pageup", "up", "Scroll up.", CARDS, **_FIXED),
+    # Everywhere, text fields and cards included.
+    _action("help", "question_mark", "keys", "Every key of this screen.", [*READING, *CARDS]),
+    _action(
+        "suspend",
+        "ctrl+z",
+        "suspend",
+        "Back to the shell; fg comes back.",
+        [*READING, *CARDS, HELP, PALETTE],
+        **_FIXED,
+    ),
+    _action(
+        "redraw",
+        "ctrl+l",
+        "redraw",
+        "Draw the screen again.",
+        [*READING, *CARDS, HELP, PALETTE],
+        **_FIXED,
+    ),
+)

@@ -1,0 +1,153 @@
+"""The frame around every screen, and how a key becomes an action.
+
+`Framed` puts the pinned line above and notice and footer below whatever a screen shows, refuses a
+terminal that is too small, and is the only place where keys are read. `Overlay` is the same over
+another screen, opaque: help, palette, cards. Screens are told of time and data only while on top.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.screen import ModalScreen, Screen
+
+from ctrlrun_tui.actions import Action, Effect, Need
+from ctrlrun_tui.data.models import Live, Row
+from ctrlrun_tui.layout import Layout, size_refusal
+from ctrlrun_tui.widgets.footer import FooterLine
+from ctrlrun_tui.widgets.notice import NoticeLine
+from ctrlrun_tui.widgets.pinned import PinnedLine
+from ctrlrun_tui.widgets.toosmall import TooSmall
+
+if TYPE_CHECKING:
+    from ctrlrun_tui.app import ConsoleApp
+
+T = TypeVar("T")
+
+
+class Framed(Screen[T], inherit_bindings=False):
+    """A screen in the frame. Subclasses fill `compose_body` and set `PLACE`."""
+
+    PLACE: ClassVar[str]
+    """The name under which the registry knows this screen."""
+
+    ALLOW_SELECT = False  # a drag must not become a second way to the clipboard
+    AUTO_FOCUS = None
+
+    @property
+    def console_app(self) -> ConsoleApp:
+        """The application, as what it is."""
+        return cast("ConsoleApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        yield PinnedLine()
+        with Vertical(id="body"):
+            yield from self.compose_body()
+        yield NoticeLine()
+        yield FooterLine()
+        yield TooSmall()
+
+    def compose_body(self) -> ComposeResult:
+        """What stands between the pinned line and the notice."""
+        raise NotImplementedError
+
+    # --- what the application tells the screen on top --------------------------------------------
+
+    def on_tick(self, now: datetime) -> None:
+        """A second has passed. Widgets with clocks redraw what changed."""
+
+    def on_live(self, live: Live) -> None:
+        """The store can be read again, or no longer."""
+
+    def on_store_changed(self) -> None:
+        """Something was committed: what is on the screen may be read again."""
+
+    def has_draft(self) -> str | None:
+        """What would be lost by leaving (`a note`), or None."""
+        return None
+
+    # --- keys ------------------------------------------------------------------------------------
+
+    def take_key(self, event: events.Key) -> bool:
+        """Whether the screen used this key itself, before the registry: codes do."""
+        return False
+
+    def on_key(self, event: events.Key) -> None:
+        """Every key that no focused field took ends here."""
+        event.stop()
+        event.prevent_default()
+        if self.is_covered or self.take_key(event):
+            return
+        action = self.console_app.keys.action_for(event, self.PLACE)
+        if action is not None:
+            self.perform(action.name)
+        else:
+            self.unknown_key(event)
+
+    def unknown_key(self, event: events.Key) -> None:
+        """A key that means nothing here: the notice says so, and where the keys are."""
+        shown = self.console_app.keys.shown_for(event)
+        self.console_app.say(f"{shown} does nothing here; ? shows the keys")
+
+    def perform(self, name: str) -> bool:
+        """Run an action of the registry as its key does; False when it is off, and then said why."""
+        action = self.console_app.keys.named(name)
+        reason = self.reason(action)
+        if reason is not None:
+            self.console_app.say(f"{action.word}: {reason}")
+            return False
+        method = getattr(self, f"do_{action.name}", None)
+        if method is None:
+            method = getattr(self.app, f"do_{action.name}")
+        method()
+        return True
+
+    def reason(self, action: Action) -> str | None:
+        """Why an action cannot work now, as the notice says it, or None."""
+        app = self.console_app
+        if action.effect is not Effect.READS:
+            if app.where.read_only:
+                return "READ-ONLY, nothing is written"
+            if not app.live.is_live:
+                return f"{app.live.reach.value.upper()}, what is shown may be out of date"
+            too_small = size_refusal(app.size, answers=True)
+            if too_small is not None:
+                return too_small
+        if Need.ROW in action.needs and self.current_row is None:
+            return "nothing under the cursor"
+        if Need.MARKS in action.needs and not self.marked_rows:
+            return "nothing is marked"
+        return self.off(action)
+
+    def off(self, action: Action) -> str | None:
+        """Reasons of the screen's own, beyond those that hold everywhere."""
+        return None
+
+    @property
+    def current_row(self) -> Row | None:
+        """The record under the cursor."""
+        return None
+
+    @property
+    def marked_rows(self) -> tuple[Row, ...]:
+        """The marked records, in the order of their marking."""
+        return ()
+
+    # --- size ------------------------------------------------------------------------------------
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether the terminal is too small for this screen to be shown at all."""
+        return self.console_app.layout is Layout.TINY
+
+
+class Overlay(Framed[T], ModalScreen[T], inherit_bindings=False):
+    """An opaque screen over another: it waits, unseen, while the terminal is below 80x24."""
+
+    @property
+    def is_covered(self) -> bool:
+        return self.console_app.layout in (Layout.TINY, Layout.SMALL)
