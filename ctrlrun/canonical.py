@@ -53,8 +53,13 @@ def plain(value: Any, where: str, *, max_depth: int = MAX_DEPTH) -> Any:
     raise InvalidArgument(f"{where} is a {kind.__name__}, which has no canonical form")
 
 
+def is_oversized(value: int) -> bool:
+    """Whether an integer has more than 4300 decimal digits."""
+    return not -_INT_LIMIT < value < _INT_LIMIT
+
+
 def _plain_int(value: int, where: str) -> int:
-    if not -_INT_LIMIT < value < _INT_LIMIT:
+    if is_oversized(value):
         raise InvalidArgument(f"{where} is an integer of more than 4300 digits")
     return int.__int__(value)
 
