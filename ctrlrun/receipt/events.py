@@ -90,9 +90,7 @@ def event_data_json(event: Event) -> str:
     return escape_surrogates(text)
 
 
-_encode_data = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, separators=(",", ":")
-).encode
+_encode_data = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def event_type(text: str) -> EventType | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctrlrun.state.memory import InMemoryStateStore
 from ctrlrun.state.page import Damage, Page, ReceiptRow
 from ctrlrun.state.protocol import (
     DelegationRecord,
@@ -16,6 +17,7 @@ __all__ = [
     "Damage",
     "DelegationRecord",
     "HeldContinuation",
+    "InMemoryStateStore",
     "Page",
     "PagedReader",
     "ReceiptRow",

@@ -122,9 +122,7 @@ def renews(record: EffectRecord | None, verdict: EffectVerdict) -> bool:
 def reservation_of(record: EffectRecord) -> Reservation:
     """What `reserve_effect` returns of the record that it wrote."""
     assert record.lease_expires_at is not None
-    return Reservation(
-        record.effect_key, record.action_id, record.attempt, record.lease_expires_at
-    )
+    return Reservation(record.effect_key, record.action_id, record.attempt, record.lease_expires_at)
 
 
 def _lease_end(now: datetime, lease: timedelta) -> datetime:
@@ -404,9 +402,7 @@ def grant(
     verdict = _answered(record, approval_id, now)
     if verdict.refusal is not None or record is None:
         return verdict
-    return Verdict(
-        replace(record, status=ApprovalStatus.GRANTED, approver=name, granted_at=now)
-    )
+    return Verdict(replace(record, status=ApprovalStatus.GRANTED, approver=name, granted_at=now))
 
 
 def deny(
@@ -438,9 +434,7 @@ def consume(
     return Verdict(replace(record, status=ApprovalStatus.CONSUMED, consumed_at=now))
 
 
-def _answered(
-    record: ApprovalRecord | None, approval_id: str, now: datetime
-) -> ApprovalVerdict:
+def _answered(record: ApprovalRecord | None, approval_id: str, now: datetime) -> ApprovalVerdict:
     """Why an answer comes too late, or an empty verdict."""
     if record is None:
         return Verdict(refusal=_unknown(approval_id))
