@@ -13,7 +13,13 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from ctrlrun.canonical import encode_plain, has_surrogate, plain, sha256_of
+from ctrlrun.canonical import (
+    encode_plain,
+    has_surrogate,
+    json_text,
+    plain,
+    sha256_of,
+)
 from ctrlrun.clock import new_id
 from ctrlrun.errors import InvalidArgument
 
@@ -23,7 +29,7 @@ DEFAULT_ENVIRONMENT = "production"
 ClaimValue = str | int | bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Principal:
     """Who asks: an agent, and the user it acts for.
 
@@ -63,7 +69,7 @@ class Principal:
         return self.expires_at is not None and now > self.expires_at
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Action:
     """One proposed call: a name, its arguments, who asks, on what, where.
 
@@ -116,16 +122,15 @@ class Action:
 
 def canonicalize(action: Action) -> bytes:
     """The bytes that an action's hash is computed over (docs/actions.md)."""
-    principal = {"agent": action.principal.agent, "user": action.principal.user}
-    pieces = (
-        f'{{"arguments":{action.arguments_json}',
-        f'"environment":{_json(action.environment)}',
-        f'"name":{_json(action.name)}',
-        f'"principal":{_json(principal)}',
-        f'"resource":{_json(action.resource)}',
-        f'"schema":{_json(ACTION_SCHEMA)}}}',
-    )
-    return ",".join(pieces).encode("utf-8")
+    principal = action.principal
+    return (
+        f'{{"arguments":{action.arguments_json}'
+        f',"environment":{json_text(action.environment)}'
+        f',"name":{json_text(action.name)}'
+        f',"principal":{{"agent":{json_text(principal.agent)},"user":{_text_or_null(principal.user)}}}'
+        f',"resource":{_text_or_null(action.resource)}'
+        f',"schema":"{ACTION_SCHEMA}"}}'
+    ).encode()
 
 
 def action_hash(action: Action) -> str:
@@ -133,8 +138,8 @@ def action_hash(action: Action) -> str:
     return action.action_hash
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _text_or_null(value: str | None) -> str:
+    return "null" if value is None else json_text(value)
 
 
 def _set(target: object, name: str, value: object) -> None:

@@ -15,21 +15,31 @@ from typing import Any
 from ctrlrun.errors import InvalidArgument
 
 MAX_DEPTH = 200
-"""Levels of nesting that an action's arguments may have."""
+"""Levels of nesting that the value of one argument may have."""
 
-_DOCUMENT_DEPTH = MAX_DEPTH + 20
+_DOCUMENT_DEPTH = MAX_DEPTH + 20  # room for what stands around an argument in a receipt
 _INT_LIMIT = 10**4300  # CPython refuses to print or parse longer decimal integers by default
 
-_encode = json.JSONEncoder(
+json_text = json.JSONEncoder(
     ensure_ascii=False, check_circular=False, sort_keys=True, separators=(",", ":")
 ).encode
+"""The canonical text of a value that `plain` returned; `encode_plain` checks it too."""
 
 
-def plain(value: Any, where: str, *, max_depth: int = MAX_DEPTH) -> Any:
+def plain(value: Any, where: str, *, max_depth: int = MAX_DEPTH + 1) -> Any:
     """`value` as plain `dict`, `list` and scalars; `InvalidArgument` names the path it refuses.
 
     Subclasses (enums, ordered and user mappings, named tuples) become the JSON value they stand for.
+    `max_depth` is how many containers may stand in one another: by default enough for a mapping of
+    arguments around the deepest argument.
     """
+    try:
+        return _plain(value, where, max_depth)
+    except RecursionError:
+        raise InvalidArgument(f"{where} is nested too deeply for the stack that is left") from None
+
+
+def _plain(value: Any, where: str, max_depth: int) -> Any:
     kind = type(value)
     if kind is str or value is None or kind is bool:
         return value
@@ -39,7 +49,7 @@ def plain(value: Any, where: str, *, max_depth: int = MAX_DEPTH) -> Any:
         return str.__str__(value)
     if isinstance(value, float):
         raise InvalidArgument(
-            f"{where} is a float; use an integer in minor units (cents) or a string"
+            f"{_short(where)} is a float; use an integer in minor units (cents) or a string"
         )
     if max_depth <= 0:
         raise InvalidArgument(f"{_short(where)} is nested too deeply, or contains itself")
@@ -47,10 +57,9 @@ def plain(value: Any, where: str, *, max_depth: int = MAX_DEPTH) -> Any:
         return _plain_mapping(value, where, max_depth)
     if isinstance(value, (list, tuple)):
         return [
-            plain(item, f"{where}[{index}]", max_depth=max_depth - 1)
-            for index, item in enumerate(value)
+            _plain(item, f"{where}[{index}]", max_depth - 1) for index, item in enumerate(value)
         ]
-    raise InvalidArgument(f"{where} is a {kind.__name__}, which has no canonical form")
+    raise InvalidArgument(f"{_short(where)} is a {kind.__name__}, which has no canonical form")
 
 
 def is_oversized(value: int) -> bool:
@@ -60,7 +69,7 @@ def is_oversized(value: int) -> bool:
 
 def _plain_int(value: int, where: str) -> int:
     if is_oversized(value):
-        raise InvalidArgument(f"{where} is an integer of more than 4300 digits")
+        raise InvalidArgument(f"{_short(where)} is an integer of more than 4300 digits")
     return int.__int__(value)
 
 
@@ -69,10 +78,10 @@ def _plain_mapping(value: Mapping[Any, Any], where: str, max_depth: int) -> dict
     for key, item in value.items():
         if not isinstance(key, str):
             raise InvalidArgument(
-                f"{where} has the key {_short(repr(key))} of type {type(key).__name__}; keys are strings"
+                f"{_short(where)} has the key {_short(repr(key))} of type {type(key).__name__}; keys are strings"
             )
         name = str.__str__(key)
-        result[name] = plain(item, f"{where}.{name}", max_depth=max_depth - 1)
+        result[name] = _plain(item, f"{where}.{name}", max_depth - 1)
     return result
 
 
@@ -83,12 +92,15 @@ def _short(text: str) -> str:
 
 def encode_plain(value: Any, where: str) -> str:
     """The canonical text of a value that `plain` returned; refuses lone surrogates."""
-    text = _encode(value)
     try:
+        text = json_text(value)
         text.encode("utf-8")
     except UnicodeEncodeError:
         path = _surrogate_path(value, where)
         raise InvalidArgument(f"{_short(path)} holds a lone surrogate, which is not text") from None
+    except (RecursionError, ValueError) as error:
+        # A stack that is nearly used up, or an interpreter told to print shorter integers.
+        raise InvalidArgument(f"{where} cannot be written as JSON: {error}") from None
     return text
 
 
@@ -98,11 +110,11 @@ def _surrogate_path(value: Any, where: str) -> str:
         for key, item in value.items():
             if has_surrogate(key):
                 return f"a key of {where}"
-            if has_surrogate(_encode(item)):
+            if has_surrogate(json_text(item)):
                 return _surrogate_path(item, f"{where}.{key}")
     if isinstance(value, list):
         for index, item in enumerate(value):
-            if has_surrogate(_encode(item)):
+            if has_surrogate(json_text(item)):
                 return _surrogate_path(item, f"{where}[{index}]")
     return where
 

@@ -8,7 +8,7 @@ rules are in docs/policy.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -97,19 +97,19 @@ def _is_number(value: Any) -> bool:
 
 
 def _lt(value: Any, operand: Any) -> bool | None:
-    return value < operand if _is_number(value) else None
+    return value < operand if type(value) is int or _is_number(value) else None
 
 
 def _lte(value: Any, operand: Any) -> bool | None:
-    return value <= operand if _is_number(value) else None
+    return value <= operand if type(value) is int or _is_number(value) else None
 
 
 def _gt(value: Any, operand: Any) -> bool | None:
-    return value > operand if _is_number(value) else None
+    return value > operand if type(value) is int or _is_number(value) else None
 
 
 def _gte(value: Any, operand: Any) -> bool | None:
-    return value >= operand if _is_number(value) else None
+    return value >= operand if type(value) is int or _is_number(value) else None
 
 
 def _same_scope(value: Any, operand: Any) -> bool:
@@ -185,7 +185,7 @@ class Condition:
                 action_name,
                 self.key,
                 self.argument,
-                ", ".join(repr(name) for name in sorted(arguments)) or "none",
+                ", ".join(repr(name) for name in sorted(arguments) if name != DATA_SCOPE) or "none",
             )
             return False
         verdict = self._test(value, self.operand)
@@ -246,6 +246,25 @@ def _frozen_operand(value: Any, where: str, depth: int) -> Any:
         )
     hint = "; use an int in minor units, or a string" if isinstance(value, float) else ""
     raise InvalidArgument(f"{where}: no argument can be a {type(value).__name__}: {value!r}{hint}")
+
+
+class AllOf:
+    """Conditions that have to hold together, laid out for the path that every call takes."""
+
+    __slots__ = ("_steps",)
+
+    def __init__(self, conditions: Iterable[Condition]) -> None:
+        self._steps = tuple((item.argument, item._test, item.operand, item) for item in conditions)
+
+    def hold(self, action_name: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether all hold, tested in order up to the first that does not."""
+        for argument, test, operand, condition in self._steps:
+            value = arguments.get(argument, _ABSENT)
+            verdict = None if value is _ABSENT else test(value, operand)
+            if not verdict:
+                # The condition itself finds the words for what is worth a warning.
+                return verdict is None and condition.matches(action_name, arguments)
+        return True
 
 
 # --- a whole `when:` -----------------------------------------------------------------------------

@@ -102,7 +102,7 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
         """The mapping of a node; refuses a repeated key. `1` and `true` are the same key."""
         if not isinstance(node, yaml.MappingNode):
-            raise _Refused(node, f"expected a mapping here")
+            raise _Refused(node, "expected a mapping here")
         first_lines: dict[Any, int] = {}
         mapping: dict[Any, Any] = {}
         for key_node, value_node in node.value:

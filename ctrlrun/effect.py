@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctrlrun.canonical import plain
+from ctrlrun.canonical import has_surrogate, plain
 from ctrlrun.errors import EffectKeyError, InvalidArgument
 
 if TYPE_CHECKING:
@@ -133,37 +133,45 @@ def escape_surrogates(text: str) -> str:
 # --- templates -----------------------------------------------------------------------------------
 
 _PLACEHOLDER = re.compile(r"\{([^\W\d]\w*)\}")
+_NAME = re.compile(r"[^\W\d]\w*")
+_BRACE = re.compile(r"[{}]")
 
 
 def template_placeholders(template: object) -> tuple[str, ...]:
     """The names in a template, in order, repeats kept.
 
     Raises InvalidArgument with the template, the offending character and its position (from 0).
+    The syntax is in docs/actions.md.
     """
     if not isinstance(template, str):
         raise InvalidArgument(f"a template must be a str, not {type(template).__name__}")
     if not template:
         raise InvalidArgument("a template must not be empty: ''")
+    if has_surrogate(template):
+        raise InvalidArgument(f"template {template!r} holds a lone surrogate, which is not text")
     names: list[str] = []
     position = 0
-    while position < len(template):
-        character = template[position]
-        if character == "{":
-            match = _PLACEHOLDER.match(template, position)
-            if match is None:
-                raise _malformed(template, position)
-            names.append(match[1])
-            position = match.end()
-        elif character == "}":
-            raise _malformed(template, position)
-        else:
-            position += 1
+    while (brace := _BRACE.search(template, position)) is not None:
+        match = _PLACEHOLDER.match(template, brace.start())
+        if match is None:
+            raise _malformed(template, brace.start())
+        names.append(match[1])
+        position = match.end()
     return tuple(names)
 
 
-def _malformed(template: str, position: int) -> InvalidArgument:
+def _malformed(template: str, brace: int) -> InvalidArgument:
+    """The refusal of a brace that is no part of `{name}`, with the character that spoils it."""
+    opened = ""
+    position = brace
+    if template[brace] == "{":
+        name = _NAME.match(template, brace + 1)
+        position = name.end() if name else brace + 1
+        opened = f", after the '{{' at position {brace}"
+    if position == len(template):
+        position, opened = brace, ", which is never closed"
     return InvalidArgument(
-        f"template {template!r}: unexpected {template[position]!r} at position {position}; "
+        f"template {template!r}: unexpected {template[position]!r} at position {position}{opened}; "
         "only {name} is substituted, and braces have no escape"
     )
 
@@ -176,30 +184,32 @@ def has_adjacent_placeholders(template: str) -> bool:
 def resolve_effect_key(template: str, action: Action) -> str:
     """The effect key of an action; `{resource}` is the action's resource.
 
-    Raises EffectKeyError when a name is missing or its value cannot be part of a key.
+    Raises EffectKeyError when a name is missing or its value cannot be part of a key, and
+    InvalidArgument for a malformed template. The rules are in docs/actions.md.
     """
-    arguments = action.canonical_arguments
-    values: dict[str, Any] = dict(arguments)
+    values: dict[str, Any] = dict(action.arguments)
     if "resource" in template_placeholders(template):
-        if "resource" in arguments:
+        if "resource" in values:
             raise EffectKeyError(
                 f"effect template {template!r}: {{resource}} could be the action's resource or its "
                 "argument of that name"
             )
-        values["resource"] = action.resource
         if action.resource is None:
             raise EffectKeyError(
-                f"effect template {template!r}: the action has no resource; available: "
-                f"{_names(arguments)}"
+                f"effect template {template!r}: the action has no 'resource'; available: "
+                f"{_names(values)}"
             )
+        values["resource"] = action.resource
     return _fill(template, values, "effect", EffectKeyError)
 
 
 def resolve_resource(template: str, arguments: Mapping[str, Any]) -> str:
     """The resource of a call, from its bound arguments, before the action exists.
 
-    Raises InvalidArgument when a name is missing or its value cannot be part of a resource.
+    Raises InvalidArgument when the template is malformed, a name is missing, or its value cannot be
+    part of a resource. The rules are in docs/actions.md.
     """
+    template_placeholders(template)
     return _fill(template, arguments, "resource", InvalidArgument)
 
 
@@ -209,8 +219,6 @@ def _fill(
     kind: str,
     refusal: type[EffectKeyError] | type[InvalidArgument],
 ) -> str:
-    template_placeholders(template)
-
     def text_of(match: re.Match[str]) -> str:
         name = match[1]
         if name not in values:
@@ -218,13 +226,15 @@ def _fill(
                 f"{kind} template {template!r}: no argument {name!r}; available: {_names(values)}"
             )
         value = values[name]
-        if isinstance(value, bool) or not isinstance(value, (str, int)) or value == "":
+        if isinstance(value, bool) or not isinstance(value, (str, int)):
             raise refusal(
-                f"{kind} template {template!r}: {name!r} is "
-                f"{'empty' if value == '' else type(value).__name__}, and only a non-empty string "
-                "or an integer can stand there"
+                f"{kind} template {template!r}: {name!r} is of type {type(value).__name__}; only a "
+                "non-empty string or an integer can stand there"
             )
-        return str(plain(value, name))
+        text = str(plain(value, name))
+        if not text:
+            raise refusal(f"{kind} template {template!r}: {name!r} is empty")
+        return text
 
     return _PLACEHOLDER.sub(text_of, template)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ctrlrun.conditions import DATA_SCOPE, Condition, Decision
+from ctrlrun.conditions import DATA_SCOPE, AllOf, Condition, Decision
 
 _NO_SCOPE: frozenset[str] = frozenset()
 
@@ -52,24 +52,19 @@ class Rule:
     conditions: tuple[Condition, ...]
     controls: tuple[str, ...]
     outcome: Evaluation
+    _all: AllOf = field(init=False, repr=False, compare=False)
     _reads_scope: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         reads_scope = any(item.argument == DATA_SCOPE for item in self.conditions)
         object.__setattr__(self, "_reads_scope", reads_scope)
+        object.__setattr__(self, "_all", AllOf(self.conditions))
 
     def matches(self, name: str, arguments: Mapping[str, Any], scope: frozenset[str]) -> bool:
-        """Whether all conditions hold, tested in order up to the first that does not."""
+        """Whether all conditions hold; `scope` hides an argument of the name `data_scope`."""
         if self._reads_scope:
-            derived = {DATA_SCOPE: scope}
-            return all(
-                item.matches(name, derived if item.argument == DATA_SCOPE else arguments)
-                for item in self.conditions
-            )
-        for item in self.conditions:  # noqa: SIM110 (every call comes through here: no generator)
-            if not item.matches(name, arguments):
-                return False
-        return True
+            arguments = {**arguments, DATA_SCOPE: scope}
+        return self._all.hold(name, arguments)
 
 
 @dataclass(frozen=True, slots=True)
