@@ -1,0 +1,145 @@
+"""The last check before an AI agent does something that it can't undo.
+
+    @ctrlrun.protect("stripe.refund", effect="refund:{payment_id}")
+    def refund(payment_id: str, amount: int) -> dict: ...
+
+    with ctrlrun.context(agent="refund-agent"):
+        refund(payment_id="txn_1", amount=10000)
+
+A policy file says how much autonomy the action gets; README.md is the way in. Names are resolved
+on first use, so that a program pays only for what it touches.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ctrlrun._version import __version__
+
+if TYPE_CHECKING:
+    from ctrlrun.action import Action, Principal, action_hash, canonicalize
+    from ctrlrun.approval import Approval, ApprovalProvider, ApprovalRequest
+    from ctrlrun.canonical import canonical_bytes
+    from ctrlrun.conditions import Condition, Decision, parse_conditions
+    from ctrlrun.control import Control, context, protect, with_approval
+    from ctrlrun.effect import EffectRecord, EffectState, ReconcileOutcome
+    from ctrlrun.errors import (
+        ActionDenied,
+        AmbiguousEffect,
+        ApprovalMismatch,
+        ApprovalRequired,
+        ApprovalTimeout,
+        AuthorityDenied,
+        AuthorityEscalation,
+        CTRLRunError,
+        DuplicateEffect,
+        EffectKeyError,
+        IdentityError,
+        InvalidArgument,
+        MissingDependency,
+        NotExecuted,
+        PolicyError,
+        SchemaMismatch,
+        Suspended,
+    )
+    from ctrlrun.policy import Policy
+    from ctrlrun.providers import LocalApprovalProvider, ScriptedApprovalProvider
+    from ctrlrun.receipt import Event, Receipt
+    from ctrlrun.sinks import EventSink, JSONLEventSink
+    from ctrlrun.state import InMemoryStateStore, SQLiteStateStore, StateStore
+
+_HOMES = {
+    "action": ("Action", "Principal", "action_hash", "canonicalize"),
+    "approval": ("Approval", "ApprovalProvider", "ApprovalRequest"),
+    "canonical": ("canonical_bytes",),
+    "conditions": ("Condition", "Decision", "parse_conditions"),
+    "control": ("Control", "context", "protect", "with_approval"),
+    "effect": ("EffectRecord", "EffectState", "ReconcileOutcome"),
+    "errors": (
+        "ActionDenied",
+        "AmbiguousEffect",
+        "ApprovalMismatch",
+        "ApprovalRequired",
+        "ApprovalTimeout",
+        "AuthorityDenied",
+        "AuthorityEscalation",
+        "CTRLRunError",
+        "DuplicateEffect",
+        "EffectKeyError",
+        "IdentityError",
+        "InvalidArgument",
+        "MissingDependency",
+        "NotExecuted",
+        "PolicyError",
+        "SchemaMismatch",
+        "Suspended",
+    ),
+    "policy": ("Policy",),
+    "providers": ("LocalApprovalProvider", "ScriptedApprovalProvider"),
+    "receipt": ("Event", "Receipt"),
+    "sinks": ("EventSink", "JSONLEventSink"),
+    "state": ("InMemoryStateStore", "SQLiteStateStore", "StateStore"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Action",
+    "ActionDenied",
+    "AmbiguousEffect",
+    "Approval",
+    "ApprovalMismatch",
+    "ApprovalProvider",
+    "ApprovalRequest",
+    "ApprovalRequired",
+    "ApprovalTimeout",
+    "AuthorityDenied",
+    "AuthorityEscalation",
+    "CTRLRunError",
+    "Condition",
+    "Control",
+    "Decision",
+    "DuplicateEffect",
+    "EffectKeyError",
+    "EffectRecord",
+    "EffectState",
+    "Event",
+    "EventSink",
+    "IdentityError",
+    "InMemoryStateStore",
+    "InvalidArgument",
+    "JSONLEventSink",
+    "LocalApprovalProvider",
+    "MissingDependency",
+    "NotExecuted",
+    "Policy",
+    "PolicyError",
+    "Principal",
+    "Receipt",
+    "ReconcileOutcome",
+    "SQLiteStateStore",
+    "SchemaMismatch",
+    "ScriptedApprovalProvider",
+    "StateStore",
+    "Suspended",
+    "action_hash",
+    "canonical_bytes",
+    "canonicalize",
+    "context",
+    "parse_conditions",
+    "protect",
+    "with_approval",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'ctrlrun' has no attribute {name!r}")
+    value = getattr(import_module(f"ctrlrun.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,146 @@
+"""The six steps of one protected call: normalize, decide, approve, reserve, execute, record.
+
+Each step is handed what it needs and returns the next value. Steps 1 to 4 end in one transaction
+that is on disk before step 5 calls the executor; step 6 is one transaction after it. The paths,
+their events and their receipts are in docs/pipeline.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from ctrlrun.action import Action
+from ctrlrun.conditions import Decision
+from ctrlrun.control import observe
+from ctrlrun.control.ambient import presented_approval, presenting
+from ctrlrun.control.call import PRINCIPAL_EXPIRED, Call, Hook, Outcome, Settings, Start
+from ctrlrun.control.denial import deny, judge
+from ctrlrun.control.evidence import described, message_of, plain_result
+from ctrlrun.control.outcome import record_outcome
+from ctrlrun.control.requests import answered_before, ask_person
+from ctrlrun.control.reserving import reserve_and_begin
+from ctrlrun.control.suspension import suspend
+from ctrlrun.effect import EffectState, check_lease
+from ctrlrun.errors import InvalidArgument, NotExecuted, Suspended
+from ctrlrun.policy import Evaluation
+from ctrlrun.receipt import EventType, Receipt
+
+Executor = Callable[[], object]
+
+
+def protected_call(
+    settings: Settings,
+    action: Action,
+    executor: Executor,
+    effect_key: str | None,
+    lease: timedelta | None,
+    hook: Hook | None,
+) -> Receipt:
+    """One protected call, end to end; how it can end otherwise is what the steps raise."""
+    call = normalize(settings, action, effect_key, lease, hook)
+    evaluation = decide(settings, call)
+    approval_id = approve(settings, call, evaluation)
+    start = reserve(settings, call, evaluation, approval_id)  # on disk when this returns
+    outcome = execute(executor)  # the executor is called here, and nowhere else
+    return record(settings, call, start, outcome)
+
+
+def normalize(
+    settings: Settings,
+    action: Action,
+    effect_key: str | None,
+    lease: timedelta | None,
+    hook: Hook | None,
+) -> Call:
+    """Step 1: check what the call is made of, and propose it.
+
+    Raises InvalidArgument for wiring that cannot be right; nothing is recorded then.
+    """
+    check_effect_key(effect_key)
+    check_environment(settings, action)
+    if lease is not None:
+        check_lease(lease)
+    started_at = settings.clock()
+    journal = settings.journal(action.action_id, effect_key)
+    journal.wait(EventType.ACTION_PROPOSED, {"action_hash": action.action_hash})
+    return Call(
+        action=action,
+        effect_key=effect_key,
+        lease=settings.lease if lease is None else lease,
+        hook=hook,
+        presented=presented_approval(),
+        started_at=started_at,
+        journal=journal,
+    )
+
+
+def decide(settings: Settings, call: Call) -> Evaluation:
+    """Step 2: the principal's expiry, then the policy. A denial ends the call, but when observing."""
+    evaluation = judge(settings, call.action)
+    if evaluation.reason != PRINCIPAL_EXPIRED:
+        facts = {"decision": evaluation.decision.value, "reason": evaluation.reason}
+        call.journal.wait(EventType.POLICY_EVALUATED, facts)
+    if evaluation.decision is Decision.DENY and not settings.observe:
+        deny(settings, call, evaluation)
+    return evaluation
+
+
+def approve(settings: Settings, call: Call, evaluation: Evaluation) -> str | None:
+    """Step 3: the id of the approval that the reservation has to consume, if one is needed.
+
+    Raises ApprovalRequired after asking a person, when none is presented.
+    """
+    if evaluation.decision is not Decision.APPROVE or settings.observe:
+        return None
+    if call.presented is not None:
+        return call.presented
+    return answered_before(settings, call) or ask_person(settings, call)
+
+
+def reserve(
+    settings: Settings, call: Call, evaluation: Evaluation, approval_id: str | None
+) -> Start:
+    """Step 4: consume the approval and reserve the effect key in one store call, and begin.
+
+    Raises the store's refusal, whose evidence is written.
+    """
+    if settings.observe:
+        return observe.reserve_and_begin(settings, call, evaluation)
+    return reserve_and_begin(settings, call, evaluation, approval_id)
+
+
+def execute(executor: Executor) -> Outcome:
+    """Step 5: call the executor. Only NotExecuted means that nothing happened."""
+    try:
+        with presenting(None):
+            returned = executor()
+    except Suspended as suspended:
+        return Outcome(EffectState.EXECUTING, raised=suspended)
+    except NotExecuted as refused:
+        return Outcome(EffectState.FAILED, error=message_of(refused), raised=refused)
+    except BaseException as lost:
+        return Outcome(EffectState.AMBIGUOUS, error=described(lost), raised=lost)
+    return Outcome(EffectState.COMMITTED, result=plain_result(returned))
+
+
+def record(settings: Settings, call: Call, start: Start, outcome: Outcome) -> Receipt:
+    """Step 6: write the outcome, its event and its receipt; raise what the executor raised."""
+    if isinstance(outcome.raised, Suspended):
+        suspend(settings, call, start, outcome.raised)
+    return record_outcome(settings, call, start, outcome)
+
+
+def check_effect_key(effect_key: object) -> None:
+    """An effect key is None or a non-empty string."""
+    if effect_key is not None and (not isinstance(effect_key, str) or not effect_key):
+        raise InvalidArgument(f"effect_key must be a non-empty str or None, not {effect_key!r}")
+
+
+def check_environment(settings: Settings, action: Action) -> None:
+    """An action built for one environment is not judged by the rules of another."""
+    if action.environment != settings.environment:
+        raise InvalidArgument(
+            f"action {action.name} is for environment {action.environment!r}, "
+            f"and this Control is for {settings.environment!r}"
+        )

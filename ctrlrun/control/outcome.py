@@ -1,0 +1,193 @@
+"""Step 6 in detail: the unit that holds the outcome, its event and its receipt.
+
+The outcome is bound to its attempt: a record that was taken, resolved or declared ambiguous
+meanwhile is left as it is, and this attempt's evidence says AMBIGUOUS. A store that fails never
+turns a lost outcome into a known one.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from ctrlrun.control import reconcile
+from ctrlrun.control.call import Call, Outcome, Settings, Start
+from ctrlrun.control.evidence import described, outcome_receipt
+from ctrlrun.control.journal import Ledger
+from ctrlrun.effect import EffectState, Reservation
+from ctrlrun.errors import AmbiguousEffect, CTRLRunError, DuplicateEffect, InvalidArgument
+from ctrlrun.receipt import EventType, Receipt
+from ctrlrun.state import StateStore
+
+log = logging.getLogger("ctrlrun.control")
+
+_EVENTS = {
+    EffectState.COMMITTED: EventType.EXECUTION_COMMITTED,
+    EffectState.FAILED: EventType.EXECUTION_FAILED,
+    EffectState.AMBIGUOUS: EventType.EXECUTION_AMBIGUOUS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What the outcome's unit wrote: a receipt, or a question to ask before there is one."""
+
+    receipt: Receipt | None
+    refusal: CTRLRunError | None = None
+    question: reconcile.Question | None = None
+
+
+def record_outcome(settings: Settings, call: Call, start: Start, outcome: Outcome) -> Receipt:
+    """Write the outcome; return the receipt, or raise what the call has to end with."""
+
+    def work(ledger: Ledger) -> _Settled:
+        return _settle(settings, call, start, outcome, ledger)
+
+    try:
+        written = call.journal.try_write(work, durable=False)
+    except Exception as failure:
+        _unwritten(settings, call, start, outcome, failure)
+        raise outcome.raised or failure from None
+    settled = written.value
+    if settled is not None and settled.question is not None:
+        _ask_eagerly(settings, call, start, outcome, settled.question)
+    return _conclude(settings, call, outcome, settled, written.failure)
+
+
+def _settle(
+    settings: Settings, call: Call, start: Start, outcome: Outcome, ledger: Ledger
+) -> _Settled:
+    state, error = outcome.state, outcome.error
+    refusal = _write_effect(ledger.store, start.reservation, outcome)
+    if refusal is not None:
+        if state is not EffectState.AMBIGUOUS:
+            error = described(refusal)
+        state = EffectState.AMBIGUOUS
+    facts = None if state is EffectState.COMMITTED else {"error": error}
+    ledger.event(_EVENTS[state], facts, approval_id=start.approval_id)
+    if refusal is None and _asks_eagerly(call, start, outcome):
+        assert call.effect_key is not None
+        question = reconcile.open_question(ledger, call.effect_key, "eager")
+        return _Settled(None, question=question)
+    receipt = ledger.receipt(outcome_receipt(settings, call, start, state, error))
+    return _Settled(receipt, refusal)
+
+
+def _asks_eagerly(call: Call, start: Start, outcome: Outcome) -> bool:
+    """An eager hook asks about the ambiguity of this attempt; never while an interrupt unwinds."""
+    return (
+        outcome.state is EffectState.AMBIGUOUS
+        and isinstance(outcome.raised, Exception)
+        and start.reservation is not None
+        and not start.asked
+        and call.hook is not None
+        and call.hook.eager
+    )
+
+
+def _write_effect(
+    store: StateStore, reservation: Reservation | None, outcome: Outcome
+) -> CTRLRunError | None:
+    """Write the outcome into the record of this attempt; hand back the refusal, if it is not ours."""
+    if reservation is None:
+        return None
+    key, action_id = reservation.effect_key, reservation.action_id
+    record = store.get_effect(key)
+    holder = None if record is None else record.action_id
+    if record is None or (record.attempt, holder) != (reservation.attempt, action_id):
+        return _taken(key, holder)
+    try:
+        if outcome.state is EffectState.COMMITTED:
+            store.commit_effect(key, action_id, outcome.result)
+        elif outcome.state is EffectState.FAILED:
+            store.fail_effect(key, action_id, outcome.error or "")
+        else:
+            store.mark_ambiguous(key, action_id, outcome.error or "")
+    except (DuplicateEffect, AmbiguousEffect) as refusal:
+        return refusal
+    except InvalidArgument:
+        return _taken(key, holder)
+    return None
+
+
+def _taken(effect_key: str, holder: str | None) -> AmbiguousEffect:
+    return AmbiguousEffect(
+        f"effect {effect_key} left this attempt before its outcome was written; its record is "
+        f"held by action {holder}",
+        effect_key=effect_key,
+        action_id=holder,
+    )
+
+
+def _conclude(
+    settings: Settings,
+    call: Call,
+    outcome: Outcome,
+    settled: _Settled | None,
+    failure: Exception | None,
+) -> Receipt:
+    """Raise what the call ends with, in this order: the executor's loss, a refusal, a failed receipt."""
+    refusal = None if settled is None else settled.refusal
+    if refusal is not None and outcome.state is EffectState.AMBIGUOUS:
+        log.warning(
+            "the ambiguous outcome of %s was not written to effect %s: %s",
+            call.action.name,
+            call.effect_key,
+            refusal,
+        )
+    lost = outcome.state is EffectState.AMBIGUOUS or settings.observe
+    if outcome.raised is not None and (lost or refusal is None):
+        raise outcome.raised
+    if refusal is not None and not settings.observe:
+        raise refusal
+    if failure is not None:
+        raise failure
+    assert settled is not None and settled.receipt is not None
+    return settled.receipt
+
+
+def _ask_eagerly(
+    settings: Settings, call: Call, start: Start, outcome: Outcome, question: reconcile.Question
+) -> None:
+    """Ask the remote at once; the receipt of the attempt stays ambiguous whatever it says."""
+    assert call.hook is not None
+
+    def receipt(ledger: Ledger) -> None:
+        ledger.receipt(outcome_receipt(settings, call, start, EffectState.AMBIGUOUS, outcome.error))
+
+    def work(ledger: Ledger) -> None:
+        reconcile.apply(ledger, call, question, answer)
+        receipt(ledger)
+
+    answer = reconcile.ask_remote(call, call.hook, question, when_interrupted=receipt)
+    try:
+        call.journal.write(work, durable=False)
+    except Exception:
+        log.exception("the answer about effect %s could not be written", question.effect_key)
+
+
+def _unwritten(
+    settings: Settings, call: Call, start: Start, outcome: Outcome, failure: Exception
+) -> None:
+    """The store failed to take an outcome: leave the effect ambiguous if it takes at least that."""
+    log.error(
+        "the outcome %s of %s could not be written to effect %s: %s",
+        outcome.state.value,
+        call.action.name,
+        call.effect_key,
+        failure,
+    )
+    if outcome.state is EffectState.AMBIGUOUS:
+        return
+    error = described(failure)
+    unknown = Outcome(EffectState.AMBIGUOUS, error=error)
+
+    def work(ledger: Ledger) -> None:
+        _write_effect(ledger.store, start.reservation, unknown)
+        ledger.event(EventType.EXECUTION_AMBIGUOUS, {"error": error}, approval_id=start.approval_id)
+        ledger.receipt(outcome_receipt(settings, call, start, EffectState.AMBIGUOUS, error))
+
+    try:
+        call.journal.write(work, durable=False)
+    except Exception:
+        log.exception("effect %s stays as it was: its lease will lapse", call.effect_key)

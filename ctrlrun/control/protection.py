@@ -1,0 +1,304 @@
+"""`@protect`: a function whose calls go through a `Control`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, ParamSpec, TypeVar, cast
+
+from ctrlrun.action import Action
+from ctrlrun.control.ambient import ambient_principal, presenting
+from ctrlrun.control.control import Control, hook_of, no_principal
+from ctrlrun.effect import (
+    check_lease,
+    has_adjacent_placeholders,
+    resolve_effect_key,
+    resolve_resource,
+    template_placeholders,
+)
+from ctrlrun.errors import ApprovalRequired, EffectKeyError, InvalidArgument
+
+log = logging.getLogger("ctrlrun.protect")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_RESERVED_PARAMETER = "data_scope"
+
+
+def protect(
+    name: str,
+    *,
+    effect: str | None = None,
+    resource: str | None = None,
+    wait: bool = False,
+    lease: timedelta | None = None,
+    reconcile: Callable[[str], object] | None = None,
+    reconcile_eagerly: bool = False,
+    control: Control | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make each call of a synchronous function a protected action called `name`.
+
+    `effect` and `resource` are templates over the call's arguments, and win over the policy's;
+    `lease` is how long one call may hold its effect key; `wait` waits for the person that an
+    approval needs; `reconcile` is asked with the effect key what became of a lost call, at the
+    next attempt, or at once with `reconcile_eagerly`. Without `control`, one Control from the
+    policy file serves the process. The function gets the canonical arguments, and what it returns
+    is returned. Raises InvalidArgument at decoration for what can never work; calls raise what
+    `Control.execute` raises, and EffectKeyError (docs/protect.md).
+    """
+    if not isinstance(name, str):
+        raise InvalidArgument('@protect needs the name of the action: @protect("stripe.refund", …)')
+    if not name.strip():
+        raise InvalidArgument("@protect: the name of the action must not be empty")
+    with _naming(name):
+        for template in (effect, resource):
+            if template is not None:
+                template_placeholders(template)
+        if lease is not None:
+            check_lease(lease)
+        hook_of(reconcile, reconcile_eagerly)
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        protected = _Protected(
+            name=name,
+            function=function,
+            effect=effect,
+            resource=resource,
+            wait=wait,
+            options={
+                "lease": lease,
+                "reconcile": reconcile,
+                "reconcile_eagerly": reconcile_eagerly,
+            },
+            control=control,
+        )
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return cast("R", protected(args, kwargs))
+
+        return call
+
+    return decorate
+
+
+class _naming:
+    """Puts the action's name in front of what decoration refuses."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, InvalidArgument):
+            raise InvalidArgument(f"@protect({self._name!r}): {error}") from None
+
+
+class _DefaultControl:
+    """The Control of the process, built from the policy file at the first need and kept."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._control: Control | None = None
+
+    def get(self) -> Control:
+        with self._lock:
+            if self._control is None:
+                self._control = Control.from_file()
+            return self._control
+
+
+_default = _DefaultControl()
+
+
+class _Protected:
+    """One decorated function: its templates, its options, and one call of it."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        function: Callable[..., Any],
+        effect: str | None,
+        resource: str | None,
+        wait: bool,
+        options: Mapping[str, Any],
+        control: Control | None,
+    ) -> None:
+        self._name = name
+        self._function = function
+        self._effect = effect
+        self._resource = resource
+        self._wait = wait
+        self._options = options
+        self._control = control
+        self._signature = _checked_signature(name, function)
+        self._positional_only = tuple(
+            parameter.name
+            for parameter in self._signature.parameters.values()
+            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY
+        )
+        self._warned_templates = False
+        self._warned_hook = False
+        for template in (effect, resource):
+            if template is not None and has_adjacent_placeholders(template):
+                log.warning(
+                    "%s: template %r has adjacent placeholders: different arguments can make the "
+                    "same key",
+                    name,
+                    template,
+                )
+        if control is not None:
+            self._warn_about_templates(control)
+            self._warn_about_unknown_names(control)
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if self._control is None and ambient_principal() is None:
+            raise no_principal(self._name)
+        control = self._control or _default.get()
+        principal = control.resolve_principal(self._name)
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        self._warn_about_templates(control)
+        resource = self._resource_of(control, bound.arguments)
+        action = Action(
+            self._name,
+            bound.arguments,
+            principal,
+            resource=resource,
+            environment=control.environment,
+        )
+        effect_key = self._effect_key_of(control, action)
+        return self._execute(control, action, effect_key)
+
+    def _resource_of(self, control: Control, arguments: Mapping[str, Any]) -> str | None:
+        template = self._resource or control.policy.resource_template(self._name)
+        return None if template is None else resolve_resource(template, arguments)
+
+    def _effect_key_of(self, control: Control, action: Action) -> str | None:
+        template = self._effect or control.policy.effect_template(self._name)
+        if template is not None:
+            try:
+                return resolve_effect_key(template, action)
+            except EffectKeyError as error:
+                control.refuse_unkeyed(action, template, error)
+        if self._options["reconcile"] is not None and not self._warned_hook:
+            self._warned_hook = True
+            log.warning(
+                "%s has a reconcile hook and no effect template: the hook is never asked",
+                self._name,
+            )
+        return None
+
+    def _execute(self, control: Control, action: Action, effect_key: str | None) -> Any:
+        returned: list[Any] = []
+
+        def executor() -> Any:
+            value = self._run(action)
+            returned.append(value)
+            return value
+
+        try:
+            control.execute(action, executor, effect_key, **self._options)
+        except ApprovalRequired as required:
+            if not self._wait or required.action_id != action.action_id:
+                raise
+            control.approvals.wait(required.request_id, None)
+            # Presented whatever the answer is, so that a denial gets its receipt.
+            with presenting(required.request_id):
+                control.execute(action, executor, effect_key, **self._options)
+        return returned[-1]
+
+    def _run(self, action: Action) -> Any:
+        arguments = action.canonical_arguments
+        positional = [arguments.pop(name) for name in self._positional_only]
+        return self._function(*positional, **arguments)
+
+    def _warn_about_templates(self, control: Control) -> None:
+        """Say once that the decorator's template is in force, and not the policy's."""
+        if self._warned_templates:
+            return
+        self._warned_templates = True
+        policy = control.policy
+        pairs = (
+            ("effect", self._effect, policy.effect_template(self._name)),
+            ("resource", self._resource, policy.resource_template(self._name)),
+        )
+        for kind, ours, theirs in pairs:
+            if ours is not None and theirs is not None and ours != theirs:
+                log.warning(
+                    "%s: the decorator's %s template %r is in force, not the policy's %r",
+                    self._name,
+                    kind,
+                    ours,
+                    theirs,
+                )
+
+    def _warn_about_unknown_names(self, control: Control) -> None:
+        """Say at decoration that a condition or placeholder names no parameter of the function."""
+        policy = control.policy
+        entry = policy.actions.get(self._name)
+        used = {
+            condition.argument
+            for rule in (() if entry is None else entry.rules)
+            for condition in rule.conditions
+            if condition.argument != _RESERVED_PARAMETER
+        }
+        effect = self._effect or policy.effect_template(self._name)
+        resource = self._resource or policy.resource_template(self._name)
+        if effect is not None:
+            used |= {name for name in template_placeholders(effect) if name != "resource"}
+        if resource is not None:
+            used |= set(template_placeholders(resource))
+        for name in sorted(used - set(self._signature.parameters)):
+            log.warning(
+                "%s: %r is used by a condition or template, and is no parameter of %s",
+                self._name,
+                name,
+                getattr(self._function, "__qualname__", self._function),
+            )
+
+
+def _checked_signature(name: str, function: Callable[..., Any]) -> inspect.Signature:
+    with _naming(name):
+        if not callable(function):
+            raise InvalidArgument(f"only a function can be protected, not {function!r}")
+        if _is_asynchronous(function):
+            raise InvalidArgument(
+                "only synchronous functions can be protected; call the client synchronously, or "
+                "run the protected function in a worker thread"
+            )
+        signature = inspect.signature(function)
+        for parameter in signature.parameters.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise InvalidArgument(
+                    f"parameter {parameter} has no fixed name; name every parameter, as each is "
+                    "part of what is approved"
+                )
+        if _RESERVED_PARAMETER in signature.parameters:
+            raise InvalidArgument(f"a parameter cannot be called {_RESERVED_PARAMETER}")
+        return signature
+
+
+def _is_asynchronous(function: Callable[..., Any]) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    candidates = [function]
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        candidates.append(type(function).__call__)
+    return any(
+        check(candidate)
+        for candidate in candidates
+        for check in (
+            inspect.iscoroutinefunction,
+            inspect.isgeneratorfunction,
+            inspect.isasyncgenfunction,
+        )
+    )

@@ -1,0 +1,107 @@
+"""Going on with a suspended call: take what was held, once, and run its executor."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from datetime import datetime
+
+from ctrlrun.control.call import Call, Settings, Start
+from ctrlrun.control.denial import approver_of
+from ctrlrun.control.journal import Ledger
+from ctrlrun.control.kernel import Executor, check_environment, execute, record
+from ctrlrun.control.observe import resumed_block
+from ctrlrun.effect import Reservation
+from ctrlrun.errors import AmbiguousEffect, InvalidArgument
+from ctrlrun.operator.pages import newest_first, paged
+from ctrlrun.receipt import Event, EventType, Receipt
+from ctrlrun.state import HeldContinuation, StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """Where a suspended attempt began: when it was proposed, and with which approval."""
+
+    proposed_at: datetime | None
+    approval_id: str | None
+
+
+def resume(settings: Settings, continuation: str | bytes, executor: Executor) -> Receipt:
+    """Take the continuation and run `executor` as the rest of the call that was held.
+
+    Policy is evaluated again for the receipt alone: what was permitted goes on.
+    """
+    token = _token(continuation)
+    taking = settings.journal("", None)
+
+    def take(ledger: Ledger) -> tuple[HeldContinuation, _Origin]:
+        held = ledger.store.take_continuation(token)
+        check_environment(settings, held.action)
+        origin = _origin(ledger.store, held)
+        ledger.append(
+            Event(
+                EventType.EXECUTION_RESUMED,
+                held.action.action_id,
+                settings.clock(),
+                {"round": held.rounds},
+                held.effect_key,
+                origin.approval_id,
+            )
+        )
+        return held, origin
+
+    held, origin = taking.write(take, durable=True)
+    call = _call(settings, held, origin)
+    start = _start(settings, held, origin)
+    outcome = execute(executor)
+    return record(settings, call, start, outcome)
+
+
+def _token(continuation: str | bytes) -> str:
+    """The token as text; bytes that are none match nothing, as an empty token does."""
+    if isinstance(continuation, bytes):
+        try:
+            return continuation.decode("utf-8")
+        except UnicodeDecodeError:
+            return ""
+    if not isinstance(continuation, str):
+        raise InvalidArgument(f"continuation must be str or bytes, not {continuation!r}")
+    return continuation
+
+
+def _call(settings: Settings, held: HeldContinuation, origin: _Origin) -> Call:
+    return Call(
+        action=held.action,
+        effect_key=held.effect_key,
+        lease=settings.lease,
+        hook=None,
+        presented=None,
+        started_at=origin.proposed_at or held.record.created_at,
+        journal=settings.journal(held.action.action_id, held.effect_key),
+    )
+
+
+def _start(settings: Settings, held: HeldContinuation, origin: _Origin) -> Start:
+    record = held.record
+    if record.lease_expires_at is None:
+        raise AmbiguousEffect(effect_key=held.effect_key, action_id=record.action_id)
+    evaluation = settings.policy.evaluate(held.action)
+    return Start(
+        evaluation,
+        Reservation(held.effect_key, record.action_id, record.attempt, record.lease_expires_at),
+        origin.approval_id,
+        approver_of(settings.store, origin.approval_id),
+        resumed_block(evaluation, origin.approval_id) if settings.observe else None,
+    )
+
+
+def _origin(store: StateStore, held: HeldContinuation) -> _Origin:
+    """Read the action's events back to the proposal of the attempt that was held."""
+    started: Event | None = None
+    read = functools.partial(paged(store).events_page, action_id=held.action.action_id)
+    for event in newest_first(read):
+        if event.type is EventType.EXECUTION_STARTED and started is None:
+            started = event
+        if event.type is EventType.ACTION_PROPOSED and started is not None:
+            return _Origin(event.ts, started.approval_id)
+    return _Origin(None, None if started is None else started.approval_id)
