@@ -1,0 +1,119 @@
+"""Evidence documents that leave the process: the inspection of an action, requests, effects.
+
+Each is built here and nowhere else, with its keys in their fixed order (docs/format.md). Text forms
+are made from them by whoever prints.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from ctrlrun.approval import ApprovalRecord
+from ctrlrun.clock import iso_timestamp
+from ctrlrun.effect import EffectRecord
+from ctrlrun.operator.pages import newest_first, oldest_first, paged
+from ctrlrun.receipt import Event, Receipt
+from ctrlrun.state import PagedReader, StateReader
+
+INSPECTION_SCHEMA = "ctrlrun.inspection/v2"
+
+
+def inspection_for(store: StateReader, action_id: str) -> dict[str, Any] | None:
+    """One action's whole history as JSON values, or None when no event or receipt has its id.
+
+    Keys: `schema action_id receipt effect approvals events`. The receipt is the first of the id;
+    approvals are all those of the same action hash, oldest first; the effect is the record that
+    stands now under the key of the receipt, else under the first key among the events.
+
+    Raises DamagedRow when a row of it cannot be read.
+    """
+    reader = paged(store)
+    events = tuple(oldest_first(partial(reader.events_page, action_id=action_id)))
+    receipts = tuple(newest_first(partial(reader.receipts_page, action_id=action_id)))
+    receipt = receipts[-1] if receipts else None
+    if receipt is None and not events:
+        return None
+    effect = _effect(reader, receipt, events)
+    return {
+        "schema": INSPECTION_SCHEMA,
+        "action_id": action_id,
+        "receipt": None if receipt is None else receipt.to_dict(),
+        "effect": None if effect is None else effect_document(effect),
+        "approvals": [approval_document(record) for record in _approvals(reader, receipt, events)],
+        "events": [event.to_dict() for event in events],
+    }
+
+
+def effect_document(record: EffectRecord) -> dict[str, Any]:
+    """An effect record as JSON values; its result stays in the store."""
+    return {
+        "effect_key": record.effect_key,
+        "state": record.state.value,
+        "action_id": record.action_id,
+        "attempt": record.attempt,
+        "created_at": iso_timestamp(record.created_at),
+        "updated_at": iso_timestamp(record.updated_at),
+        "lease_expires_at": _timestamp(record.lease_expires_at),
+        "error": record.error,
+        "resolved_by": record.resolved_by,
+    }
+
+
+def approval_document(record: ApprovalRecord) -> dict[str, Any]:
+    """A request and its answer as JSON values."""
+    return {
+        "approval_id": record.approval_id,
+        "action_hash": record.action_hash,
+        "status": record.status.value,
+        "approver": record.approver,
+        "created_at": iso_timestamp(record.request.created_at),
+        "expires_at": iso_timestamp(record.expires_at),
+        "granted_at": _timestamp(record.granted_at),
+        "consumed_at": _timestamp(record.consumed_at),
+    }
+
+
+def request_document(record: ApprovalRecord) -> dict[str, Any]:
+    """`approval_document` and what was asked: `action agent resource arguments`."""
+    action = record.request.action
+    return approval_document(record) | {
+        "action": action.name,
+        "agent": action.principal.agent,
+        "resource": action.resource,
+        "arguments": action.canonical_arguments,
+    }
+
+
+def _effect(
+    reader: PagedReader, receipt: Receipt | None, events: tuple[Event, ...]
+) -> EffectRecord | None:
+    if receipt is not None and receipt.effect_key is not None:
+        return reader.get_effect(receipt.effect_key)
+    keys = (event.effect_key for event in events if event.effect_key is not None)
+    key = next(keys, None)
+    return None if key is None else reader.get_effect(key)
+
+
+def _approvals(
+    reader: PagedReader, receipt: Receipt | None, events: tuple[Event, ...]
+) -> tuple[ApprovalRecord, ...]:
+    action_hash = _action_hash(receipt, events)
+    if action_hash is None:
+        return ()
+    return tuple(oldest_first(partial(reader.approvals_page, action_hash=action_hash)))
+
+
+def _action_hash(receipt: Receipt | None, events: tuple[Event, ...]) -> str | None:
+    if receipt is not None:
+        return receipt.action_hash
+    for event in events:
+        if event.type == "ACTION_PROPOSED":
+            found = event.data.get("action_hash")
+            return found if isinstance(found, str) else None
+    return None
+
+
+def _timestamp(moment: datetime | None) -> str | None:
+    return None if moment is None else iso_timestamp(moment)
