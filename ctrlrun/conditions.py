@@ -112,16 +112,19 @@ def _gte(value: Any, operand: Any) -> bool | None:
     return value >= operand if type(value) is int or _is_number(value) else None
 
 
+# `data_scope` is a set: the order and repeats of an operand do not matter.
+
+
 def _same_scope(value: Any, operand: Any) -> bool:
-    return frozenset(value) == frozenset(operand)
+    return isinstance(value, (set, frozenset)) and value == frozenset(operand)
 
 
 def _other_scope(value: Any, operand: Any) -> bool:
-    return frozenset(value) != frozenset(operand)
+    return isinstance(value, (set, frozenset)) and value != frozenset(operand)
 
 
 def _scope_meets(value: Any, operand: Any) -> bool:
-    return not frozenset(value).isdisjoint(operand)
+    return isinstance(value, (set, frozenset)) and not value.isdisjoint(operand)
 
 
 _Test = Callable[[Any, Any], bool | None]
