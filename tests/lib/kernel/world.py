@@ -1,0 +1,184 @@
+"""A small world for kernel tests: one policy, one store of each kind, a clock that stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from ctrlrun.action import Action, Principal
+from ctrlrun.control import Control, with_approval
+from ctrlrun.policy import Policy
+from ctrlrun.receipt import Event, EventType, Receipt
+from ctrlrun.state import InMemoryStateStore, StateStore
+
+START = datetime(2026, 9, 3, 10, 12, 1, tzinfo=UTC)
+
+POLICY = """
+schema: ctrlrun.policy/v3
+mode: {mode}
+actions:
+  pay:
+    rules:
+      - when: {{amount_lte: 500}}
+        decision: allow
+      - when: {{amount_lte: 5000}}
+        decision: approve
+      - decision: deny
+"""
+
+CODES = {
+    EventType.ACTION_PROPOSED: "PROP",
+    EventType.POLICY_EVALUATED: "EVAL",
+    EventType.APPROVAL_REQUESTED: "REQ",
+    EventType.APPROVAL_CONSUMED: "CONS",
+    EventType.APPROVAL_EXPIRED: "EXP",
+    EventType.APPROVAL_INVALIDATED: "INV",
+    EventType.APPROVAL_DENIED: "ADEN",
+    EventType.ACTION_DENIED: "DENY",
+    EventType.EFFECT_RESERVED: "RES",
+    EventType.EFFECT_RESERVATION_REFUSED: "REF",
+    EventType.EXECUTION_STARTED: "START",
+    EventType.EXECUTION_COMMITTED: "COM",
+    EventType.EXECUTION_FAILED: "FAIL",
+    EventType.EXECUTION_AMBIGUOUS: "AMB",
+    EventType.EXECUTION_SUSPENDED: "SUS",
+    EventType.EXECUTION_RESUMED: "RSM",
+    EventType.RECONCILIATION_STARTED: "RST",
+    EventType.RECONCILIATION_RESOLVED: "RRS",
+    EventType.EFFECT_RESOLVED: "ERES",
+}
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_(self, **duration: float) -> None:
+        self.now += timedelta(**duration)
+
+
+class SingleCalls:
+    """A third party's store: the calls of StateStore over another store, and nothing more."""
+
+    def __init__(self, store: StateStore) -> None:
+        self.inner = store
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(StateStore, name):
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+
+class Wrapped:
+    """A user's wrapper around one of our stores: everything passes through."""
+
+    def __init__(self, store: StateStore) -> None:
+        self.inner = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def _sqlite(clock: Clock, folder: Path) -> Any:
+    from ctrlrun.state.sqlite import SQLiteStateStore
+    return SQLiteStateStore(folder / "state.db", clock=clock)
+
+
+StoreFactory = Callable[[Clock, Path], Any]
+STORES: dict[str, StoreFactory] = {
+    "memory": lambda clock, folder: InMemoryStateStore(clock=clock),
+    "sqlite": lambda clock, folder: _sqlite(clock, folder),
+    "single calls": lambda clock, folder: SingleCalls(InMemoryStateStore(clock=clock)),
+    "wrapped": lambda clock, folder: Wrapped(InMemoryStateStore(clock=clock)),
+}
+
+
+@dataclass
+class Sink:
+    """Hears everything, in order."""
+
+    heard: list[Event | Receipt] = field(default_factory=list)
+
+    def on_event(self, event: Event) -> None:
+        self.heard.append(event)
+
+    def on_receipt(self, receipt: Receipt) -> None:
+        self.heard.append(receipt)
+
+
+class World:
+    """One Control on one store, and short words for what tests do with it."""
+
+    def __init__(self, store: Any, clock: Clock, mode: str = "enforce", **options: Any) -> None:
+        self.clock = clock
+        self.store = store
+        self.sink = Sink()
+        self.calls: list[str] = []
+        self.policy = Policy.from_yaml(POLICY.format(mode=mode))
+        self.control = Control(
+            self.policy, store, clock=clock, sinks=[self.sink], **options
+        )
+
+    def action(self, amount: int = 100, **changes: Any) -> Action:
+        facts: dict[str, Any] = {"principal": Principal("a"), **changes}
+        return Action("pay", {"payment_id": "p1", "amount": amount}, **facts)
+
+    def granted(self, amount: int = 1000, approver: str = "cli:local") -> str:
+        """The id of a granted approval of such an action."""
+        request = self.control.approvals.request(self.action(amount), timedelta(minutes=15))
+        self.store.grant_approval(request.request_id, approver)
+        return request.request_id
+
+    def run(
+        self,
+        amount: int = 100,
+        *,
+        key: str | None = "pay:p1",
+        executor: Callable[[], object] | None = None,
+        presented: str | None = None,
+        action: Action | None = None,
+        **options: Any,
+    ) -> Receipt:
+        action = action or self.action(amount)
+
+        def ran() -> object:
+            self.calls.append(action.action_id)
+            return executor() if executor is not None else {"id": "re_1"}
+
+        if presented is None:
+            return self.control.execute(action, ran, key, **options)
+        with with_approval(presented):
+            return self.control.execute(action, ran, key, **options)
+
+    def caught(self, *args: Any, **kwargs: Any) -> BaseException | None:
+        """What `run` raises, or None."""
+        try:
+            self.run(*args, **kwargs)
+        except BaseException as error:
+            return error
+        return None
+
+    def codes(self, since: int = 0) -> str:
+        """The events as the short codes of docs/pipeline.md; `*` marks an approval's id."""
+        return " ".join(
+            CODES[EventType(event.type)] + ("*" if event.approval_id else "")
+            for event in self.store.events()[since:]
+        )
+
+    @property
+    def last(self) -> Receipt:
+        """The newest receipt."""
+        receipt: Receipt = self.store.receipts()[-1]
+        return receipt
+
+    def state(self, key: str = "pay:p1") -> str | None:
+        record = self.store.get_effect(key)
+        return None if record is None else record.state.value
