@@ -141,6 +141,30 @@ def cut_middle(text: str, width: int, *, ellipsis: str = "…") -> str:
     return _Inert(cut) if isinstance(text, _Inert) else cut
 
 
+def wrapped(text: str, width: int) -> tuple[str, ...]:
+    """A text that `inert` returned in lines of at most `width` cells (2 at least), nothing lost.
+
+    It breaks wherever a line is full, for a value has no words; tokens and marks are not torn
+    unless one alone is wider than the line. An empty text is one empty line.
+    """
+    width = max(width, 2)
+    if text.isascii() and not _TOKEN.search(text):
+        return tuple(text[at : at + width] for at in range(0, len(text), width)) or ("",)
+    lines: list[str] = []
+    line: list[str] = []
+    used = 0
+    for unit in _units(text):
+        for piece in [unit] if cell_width(unit) <= width else list(unit):
+            cells = cell_width(piece)
+            if used + cells > width:
+                lines.append("".join(line))
+                line, used = [], 0
+            line.append(piece)
+            used += cells
+    lines.append("".join(line))
+    return tuple(_Inert(line) for line in lines) if isinstance(text, _Inert) else tuple(lines)
+
+
 def _units(text: str) -> list[str]:
     """What must not be torn: tokens, and characters with the marks on them."""
     units: list[str] = []
