@@ -1,0 +1,12 @@
+"""The command line: parses, calls, prints; what may happen is decided in the rooms below.
+
+`main` is the program. One module holds each group of commands and is loaded when one of them runs,
+so that `ctrlrun --help` costs little more than click. What each command takes and prints is in
+docs/commands.md.
+"""
+
+from __future__ import annotations
+
+from ctrlrun.cli.program import main
+
+__all__ = ["main"]

@@ -1,0 +1,148 @@
+"""approve, deny, resolve: a person's answers, handed to the operator room.
+
+What may be answered, and what an answer writes, is decided there; here is only how it is asked
+for and said.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from datetime import datetime
+
+import click
+
+from ctrlrun.approval import ApprovalRecord, ApprovalStatus
+from ctrlrun.cli.lines import action_lines, label
+from ctrlrun.cli.options import answer_options, answering_desk, text
+from ctrlrun.cli.output import Output, note, on_terminal
+from ctrlrun.clock import iso_timestamp
+from ctrlrun.operator import Desk
+from ctrlrun.operator.verbs import Outcome
+from ctrlrun.operator.wording import left_text
+
+request_argument = click.argument("request_id", callback=text)
+
+
+@click.command(short_help="Grant a request: that action, once.")
+@request_argument
+@answer_options
+@click.option("--yes", is_flag=True, help="Do not ask; without a terminal nothing is asked anyway.")
+def approve(
+    request_id: str, as_name: str | None, note: str | None, store_url: str | None, yes: bool
+) -> None:
+    """Grant REQUEST_ID: exactly the action that was asked about may run, once, until it expires.
+
+    On a terminal the action is shown first, whole, and you are asked.
+    """
+    desk = answering_desk(store_url, as_name)
+    out = Output()
+    record = _read(desk, request_id)
+    asks = not yes and on_terminal()
+    if record is not None and asks and _is_open(record, desk.clock()):
+        _show(out, record, desk.clock())
+        if not _agreed(out, desk.who):
+            _not_granted()
+    approval = desk.approve(request_id, action_hash=_hash(record), note=note)
+    out.say(f"granted {out.shown(approval.approval_id)} for {out.shown(approval.action_hash)}")
+    out.say(f"expires {iso_timestamp(approval.expires_at)}")
+    if not asks:
+        _say_action(out, record)
+
+
+@click.command(short_help="Refuse a request for good.")
+@request_argument
+@answer_options
+def deny(request_id: str, as_name: str | None, note: str | None, store_url: str | None) -> None:
+    """Refuse REQUEST_ID: the action that was asked about stays refused, however often it returns."""
+    desk = answering_desk(store_url, as_name)
+    out = Output()
+    record = _read(desk, request_id)
+    desk.deny(request_id, action_hash=_hash(record), note=note)
+    out.say(f"denied {out.shown(request_id)}")
+    _say_action(out, record)
+
+
+@click.command(short_help="Say what became of an AMBIGUOUS effect.")
+@click.argument("effect_key", callback=text)
+@click.option("--committed", is_flag=True, help="It happened: a retry stays refused.")
+@click.option("--failed", is_flag=True, help="It did not happen: a retry may run.")
+@click.option(
+    "--attempt",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Only if attempt N is still the one that stands there.",
+)
+@answer_options
+def resolve(
+    effect_key: str,
+    committed: bool,
+    failed: bool,
+    attempt: int | None,
+    as_name: str | None,
+    note: str | None,
+    store_url: str | None,
+) -> None:
+    """Say what became of EFFECT_KEY, whose outcome nobody knows: --committed or --failed.
+
+    Look at the remote first. If you say --failed and it did happen, it happens twice.
+    """
+    if committed == failed:
+        raise click.UsageError("say exactly one of --committed and --failed")
+    outcome: Outcome = "committed" if committed else "failed"
+    desk = answering_desk(store_url, as_name)
+    record = desk.resolve(effect_key, outcome, attempt=attempt, note=note)
+    out = Output()
+    out.say(f"{out.shown(record.effect_key)} resolved {outcome} by {out.shown(desk.who)}")
+    if failed:
+        out.say("a retry of this effect is now permitted")
+
+
+def _read(desk: Desk, request_id: str) -> ApprovalRecord | None:
+    with closing(desk.reader()) as reader:
+        return reader.get_approval(request_id)
+
+
+def _hash(record: ApprovalRecord | None) -> str | None:
+    """What the answer is bound to: the hash of what was read before it."""
+    return None if record is None else record.action_hash
+
+
+def _is_open(record: ApprovalRecord, now: datetime) -> bool:
+    """Whether asking makes sense; what cannot be granted is refused without a question."""
+    unaltered = record.request.action.action_hash == record.action_hash
+    return unaltered and record.status_at(now) is ApprovalStatus.PENDING
+
+
+def _show(out: Output, record: ApprovalRecord, now: datetime) -> None:
+    for line in action_lines(out, record.request.action):
+        out.say(line)
+    expires_at = record.expires_at
+    out.say(label("hash") + out.shown(record.action_hash))
+    out.say(label("expires") + f"{iso_timestamp(expires_at)}  ({left_text(expires_at, now)} left)")
+
+
+def _say_action(out: Output, record: ApprovalRecord | None) -> None:
+    if record is not None:
+        for line in action_lines(out, record.request.action):
+            out.say(line)
+
+
+def _agreed(out: Output, who: str) -> bool:
+    """Ask; only `y` or `yes` agrees, and only when typed after the question stood there."""
+    out.ask(f"It runs once, exactly as above. Grant it as {out.shown(who)}? [y/N] ")
+    _forget_typed_ahead()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _forget_typed_ahead() -> None:
+    try:
+        import termios
+    except ImportError:  # not POSIX: what was typed ahead counts
+        return
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+
+def _not_granted() -> None:
+    note("not granted; nothing was written")
+    raise click.exceptions.Exit(1)

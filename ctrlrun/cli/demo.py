@@ -1,0 +1,199 @@
+"""The four scenarios of `ctrlrun demo`, played on a real store with the public names.
+
+Each scenario yields the lines that a person reads. One that is not refused where it must be raises
+`DemoFailed`: the demo proves something or fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from ctrlrun.control import Control, context, protect, with_approval
+from ctrlrun.errors import AmbiguousEffect, ApprovalMismatch, ApprovalRequired, DuplicateEffect
+from ctrlrun.operator import approve
+from ctrlrun.policy import Policy
+from ctrlrun.sinks import JSONLEventSink
+from ctrlrun.state import SQLiteStateStore
+
+E = TypeVar("E", bound=BaseException)
+
+FOLDER = Path(".ctrlrun") / "demo"
+_FILES = ("state.db", "state.db-wal", "state.db-shm", "receipts.jsonl", "events.jsonl")
+
+_POLICY = """
+schema: ctrlrun.policy/v1
+actions:
+  stripe.refund:
+    rules:
+      - when: {amount_gte: 0, amount_lte: 100000}
+        decision: allow
+      - when: {amount_gte: 0, amount_lte: 1000000}
+        decision: approve
+      - decision: deny
+"""
+
+_HUMAN = "human:demo"
+
+
+class DemoFailed(click.ClickException):
+    """Something ran that had to be refused."""
+
+    exit_code = 1
+
+
+@dataclass
+class _Remote:
+    """The payment provider: it keeps what it was asked to do, and may lose its replies."""
+
+    calls: list[str] = field(default_factory=list)
+    loses_replies: bool = False
+    meanwhile: Callable[[], None] | None = None
+
+    def refund(self, payment_id: str) -> str:
+        self.calls.append(payment_id)
+        if self.meanwhile is not None:
+            self.meanwhile()
+        if self.loses_replies:
+            raise TimeoutError("no reply from the payment provider")
+        return f"re_{payment_id}"
+
+
+class _Stage:
+    """One store, one policy, one remote, and a protected refund."""
+
+    def __init__(self, store: SQLiteStateStore) -> None:
+        self.store = store
+        self.remote = _Remote()
+        policy = Policy.from_yaml(_POLICY, source="the demo's policy")
+        sink = JSONLEventSink(FOLDER)
+        self.control = Control(policy, store, sinks=[sink], environment="production")
+
+        @protect("stripe.refund", effect="refund:{payment_id}", control=self.control)
+        def refund(payment_id: str, amount: int, currency: str) -> str:
+            return self.remote.refund(payment_id)
+
+        self._refund = refund
+
+    def refund(
+        self,
+        payment_id: str,
+        amount: int,
+        *,
+        agent: str = "refund-agent",
+        presenting: str | None = None,
+    ) -> None:
+        """One call by an agent; `presenting` is the id of an approval."""
+        presented = nullcontext() if presenting is None else with_approval(presenting)
+        with context(agent=agent), presented:
+            self._refund(payment_id=payment_id, amount=amount, currency="EUR")
+
+    def granted(self, payment_id: str, amount: int) -> str:
+        """Propose a refund that needs a human, who grants it: the id of the approval."""
+        asked = _refused(ApprovalRequired, lambda: self.refund(payment_id, amount))
+        approve(self.store, asked.request_id, _HUMAN, sinks=self.control.sinks)
+        return asked.request_id
+
+
+def play() -> Iterator[str]:
+    """Play everything on a fresh store in `FOLDER`; yields the lines, raises DemoFailed."""
+    for name in _FILES:
+        (FOLDER / name).unlink(missing_ok=True)
+    store = SQLiteStateStore(FOLDER / "state.db")
+    try:
+        stage = _Stage(store)
+        yield "CTRLRun demo — four ways an agent goes wrong, and what stops each of them."
+        yield "Policy: a refund up to €1,000 runs alone, up to €10,000 a human decides, above never."
+        for number, (title, scenario) in enumerate(_SCENARIOS.items(), start=1):
+            yield ""
+            yield f"{number}. {title}"
+            yield ""
+            for line in scenario(stage):
+                yield "   " + line
+        yield ""
+        yield f"Receipts ({len(store.receipts())}): {(FOLDER / 'receipts.jsonl').as_posix()}"
+        yield f"Events:       {(FOLDER / 'events.jsonl').as_posix()}"
+        yield ""
+        yield f"Read them:    CTRLRUN_STATE={(FOLDER / 'state.db').as_posix()} ctrlrun receipts"
+    finally:
+        store.close()
+
+
+def _lost_reply(stage: _Stage) -> Iterator[str]:
+    stage.remote.loses_replies = True
+    _refused(TimeoutError, lambda: stage.refund("txn_1", 50000))
+    stage.remote.loses_replies = False
+    yield "refund €500  →  remote commits  →  response lost  →  effect: AMBIGUOUS"
+    yield "the agent tries once more, as any retry loop would"
+    _refused(AmbiguousEffect, lambda: stage.refund("txn_1", 50000))
+    yield "✗ BLOCKED — the money may be gone already, so nothing is repeated on a guess"
+    yield f"remote refund calls: {_called(stage, 'txn_1', times=1)}"
+    yield "a human who looked says which:  ctrlrun resolve refund:txn_1 --committed|--failed"
+
+
+def _mutation(stage: _Stage) -> Iterator[str]:
+    approval = stage.granted("txn_2", 200000)
+    yield (f"agent proposes refund €2,000  →  human approves {approval} (bound to the action hash)")
+    yield "agent executes refund €5,000  →"
+    refusal = _refused(ApprovalMismatch, lambda: stage.refund("txn_2", 500000, presenting=approval))
+    _called(stage, "txn_2", times=0)
+    yield f"✗ BLOCKED — that is not the action the human saw ({refusal.reason})"
+
+
+def _two_agents(stage: _Stage) -> Iterator[str]:
+    refusals: list[DuplicateEffect] = []
+
+    def agent_b() -> None:
+        def attempt() -> None:
+            stage.refund("txn_123", 50000, agent="refund-agent-b")
+
+        refusals.append(_refused(DuplicateEffect, attempt))
+
+    stage.remote.meanwhile = agent_b
+    stage.refund("txn_123", 50000, agent="refund-agent-a")
+    stage.remote.meanwhile = None
+    _called(stage, "txn_123", times=1)
+    yield "Agent A  reserve refund:txn_123  →  ACQUIRED  →  executes"
+    yield "Agent B  reserve refund:txn_123  →"
+    yield f"✗ BLOCKED — agent A holds that refund ({refusals[0].state})"
+
+
+def _replay(stage: _Stage) -> Iterator[str]:
+    approval = stage.granted("txn_4", 200000)
+    stage.refund("txn_4", 200000, presenting=approval)
+    first = f"approval {approval} used once"
+    yield f"{first}  →  consumed"
+    refusal = _refused(ApprovalMismatch, lambda: stage.refund("txn_4", 200000, presenting=approval))
+    _called(stage, "txn_4", times=1)
+    yield f"{'same approval presented again':<{len(first)}}  →"
+    yield f"✗ BLOCKED — an approval is good for one run, and this one is {refusal.reason}"
+
+
+_SCENARIOS: dict[str, Callable[[_Stage], Iterator[str]]] = {
+    "Duplicate effect after a lost response": _lost_reply,
+    "Approval mutation": _mutation,
+    "Concurrent agents, same effect": _two_agents,
+    "Approval replay": _replay,
+}
+
+
+def _refused(expected: type[E], call: Callable[[], None]) -> E:
+    """What `call` was refused with; DemoFailed when it ran."""
+    try:
+        call()
+    except expected as refusal:
+        return refusal
+    raise DemoFailed(f"{expected.__name__} was expected, and the call went through")
+
+
+def _called(stage: _Stage, payment_id: str, *, times: int) -> int:
+    """How often the remote was asked; DemoFailed when that is not `times`."""
+    calls = stage.remote.calls.count(payment_id)
+    if calls != times:
+        raise DemoFailed(f"the remote was asked {calls} times to refund {payment_id}")
+    return calls

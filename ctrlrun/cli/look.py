@@ -1,0 +1,86 @@
+"""approvals, effects, inspect: what there is, read page by page, as lines or JSON."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import click
+
+from ctrlrun.approval import ApprovalStatus
+from ctrlrun.cli.inspecting import inspection_lines
+from ctrlrun.cli.lines import approval_fields, effect_fields
+from ctrlrun.cli.listing import Listing, print_list
+from ctrlrun.cli.options import json_option, reading_desk, store_option, text
+from ctrlrun.cli.output import Output
+from ctrlrun.effect import EffectState
+from ctrlrun.errors import InvalidArgument
+from ctrlrun.operator import effect_document, inspection_for, request_document
+
+
+@click.command(short_help="List the requests that wait for an answer.")
+@store_option
+@click.option("--pending", is_flag=True, help="Those that can be answered now (the default).")
+@click.option("--all", "everything", is_flag=True, help="Every request, answered or not.")
+@json_option
+def approvals(store_url: str | None, pending: bool, everything: bool, as_json: bool) -> None:
+    """List requests, oldest first: id, status, action, agent, and until when it holds.
+
+    The status is by the clock: one that nobody answered in time reads expired.
+    """
+    if pending and everything:
+        raise click.UsageError("say --pending or --all, not both")
+    desk = reading_desk(store_url)
+    now = desk.clock()
+    waiting: dict[str, Any] = (
+        {} if everything else {"status": ApprovalStatus.PENDING, "live_at": now}
+    )
+    listing = Listing(
+        page=lambda reader: partial(reader.approvals_page, **waiting),
+        document=request_document,
+        fields=lambda record: approval_fields(record, now),
+        nothing="no approvals yet" if everything else "no approvals are pending",
+    )
+    print_list(listing, desk, as_json=as_json)
+
+
+@click.command(short_help="List effects and where they stand.")
+@store_option
+@click.option(
+    "--state",
+    type=click.Choice([state.value for state in EffectState]),
+    help="Only those in this state.",
+)
+@json_option
+def effects(store_url: str | None, state: str | None, as_json: bool) -> None:
+    """List effects, oldest first: key, state, attempt, the action that holds it, last change."""
+    desk = reading_desk(store_url)
+    now = desk.clock()
+    wanted = None if state is None else EffectState(state)
+    listing = Listing(
+        page=lambda reader: partial(reader.effects_page, state=wanted),
+        document=effect_document,
+        fields=lambda record: effect_fields(record, now),
+        nothing="no effects yet" if state is None else f"no effects are {state}",
+    )
+    print_list(listing, desk, as_json=as_json)
+
+
+@click.command(short_help="Show all that is known of one action.")
+@click.argument("action_id", callback=text)
+@store_option
+@click.option("--json", "as_json", is_flag=True, help="The same as one JSON document.")
+def inspect(action_id: str, store_url: str | None, as_json: bool) -> None:
+    """Show ACTION_ID whole: who asked for what, the decision, approvals, the effect, every event."""
+    desk = reading_desk(store_url)
+    with closing(desk.reader()) as reader:
+        document = inspection_for(reader, action_id)
+        if document is None:
+            raise InvalidArgument(f"no event or receipt of an action {action_id!r} is known")
+        out = Output()
+        if as_json:
+            out.json(document, indent=2)
+        else:
+            for line in inspection_lines(out, document, reader, desk.clock()):
+                out.say(line)

@@ -1,0 +1,85 @@
+"""The program: runs one command and turns whatever ends it into an exit code and one clear line.
+
+0 done; 1 refused or found; 2 cannot run as asked; 3 an error of ours; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ctrlrun.cli.group import ctrlrun
+from ctrlrun.cli.output import drop_stdout, note, prepare_streams
+from ctrlrun.errors import CTRLRunError
+from ctrlrun.text import inert
+
+REFUSED, UNUSABLE, INTERNAL, INTERRUPTED = 1, 2, 3, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line on these arguments (those of the process when None); its exit code."""
+    prepare_streams(os.environ)
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+    except BrokenPipeError:
+        drop_stdout()  # the reader had enough: that is no failure of the command
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(arguments: list[str]) -> int:
+    """The exit code of one command; every error but an interruption has become one."""
+    try:
+        with ctrlrun.make_context("ctrlrun", arguments) as context:
+            ctrlrun.invoke(context)
+        _flush()
+    except click.exceptions.Exit as ending:
+        _flush()
+        return int(ending.exit_code)
+    except click.UsageError as error:
+        return _usage(error)
+    except (BrokenPipeError, KeyboardInterrupt):
+        raise
+    except CTRLRunError as error:
+        return _failed(str(error), REFUSED)
+    except click.ClickException as error:
+        return _failed(error.format_message(), error.exit_code)
+    except OSError as error:
+        where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+        return _failed(where + (error.strerror or str(error)), REFUSED)
+    except Exception as error:
+        if _is_store_error(error):
+            return _failed(f"the store cannot be used: {error}", REFUSED)
+        kind = type(error).__name__
+        return _failed(f"internal error, please report it: {kind}: {error}", INTERNAL)
+    return 0
+
+
+def _flush() -> None:
+    """What a full disk or a closed pipe refuses is refused here, where it can still be said."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _is_store_error(error: Exception) -> bool:
+    sqlite3 = sys.modules.get("sqlite3")  # not loaded: then it raised nothing
+    return sqlite3 is not None and isinstance(error, sqlite3.Error)
+
+
+def _failed(message: str, code: int) -> int:
+    note("Error: " + inert(message))
+    return code
+
+
+def _usage(error: click.UsageError) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        note(error.format_message())
+        return UNUSABLE
+    if error.ctx is not None:
+        note(error.ctx.get_usage())
+        note(f"Try '{error.ctx.command_path} --help' for help.\n")
+    return _failed(error.format_message(), UNUSABLE)

@@ -1,0 +1,86 @@
+"""init, demo: the first two commands that a newcomer runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from ctrlrun.cli.output import Output
+from ctrlrun.errors import InvalidArgument
+
+_POLICY = "ctrlrun.yaml"
+_FOLDER = ".ctrlrun"
+
+
+@click.command(short_help="Write a starter policy here.")
+def init() -> None:
+    """Write a starter policy, ctrlrun.yaml, and make the folder .ctrlrun for the store.
+
+    Nothing that exists is touched.
+    """
+    here = Path.cwd()
+    policy, folder = here / _POLICY, here / _FOLDER
+    if os.path.lexists(policy):
+        raise InvalidArgument(f"{policy} exists already; nothing was written")
+    made = _make_folder(folder)
+    try:
+        _write_new(policy, _starter())
+    except BaseException:
+        if made:
+            folder.rmdir()
+        raise
+    out = Output()
+    out.say(f"wrote {out.shown(str(policy))}")
+    out.say(f"{'created' if made else 'found'} {out.shown(str(folder))}/")
+    out.say(f"next: say in {_POLICY} what your agent may do, or run ctrlrun demo")
+
+
+@click.command(short_help="Watch four ways an agent goes wrong get stopped.")
+def demo() -> None:
+    """Play four ways an agent goes wrong, in one process, on a scratch store in .ctrlrun/demo.
+
+    Nothing leaves this machine. It fails if anything is not refused that has to be.
+    """
+    from ctrlrun.cli.demo import play
+
+    # The scenarios are in production whatever this shell is set to; a blank variable would even
+    # be refused.
+    os.environ.pop("CTRLRUN_ENVIRONMENT", None)
+    out = Output()
+    for line in play():
+        out.say(line)
+
+
+def _make_folder(folder: Path) -> bool:
+    """Whether the folder had to be made; InvalidArgument when something else stands there."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise InvalidArgument(
+                f"{folder} exists and is no folder; nothing was written"
+            ) from None
+        return False
+    return True
+
+
+def _starter() -> bytes:
+    from importlib.resources import files
+
+    return (files("ctrlrun") / "policy" / "starter.yaml").read_bytes()
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write a file that must not exist, a dangling link included; all of it, or none is left."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except FileExistsError:
+        raise InvalidArgument(f"{path} exists already; nothing was written") from None
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+    except BaseException:
+        path.unlink()
+        raise
