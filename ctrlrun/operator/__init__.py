@@ -15,6 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ctrlrun.operator.arrangement import Entry as Entry
+    from ctrlrun.operator.arrangement import EntryKind as EntryKind
     from ctrlrun.operator.desk import Desk as Desk
     from ctrlrun.operator.desk import ReadingDesk as ReadingDesk
     from ctrlrun.operator.difference import FieldDifference as FieldDifference
@@ -22,13 +24,11 @@ if TYPE_CHECKING:
     from ctrlrun.operator.difference import Sign as Sign
     from ctrlrun.operator.difference import differing as differing
     from ctrlrun.operator.facts import ApprovalFacts as ApprovalFacts
-    from ctrlrun.operator.facts import EarlierRequest as EarlierRequest
     from ctrlrun.operator.facts import EffectFacts as EffectFacts
     from ctrlrun.operator.facts import HookAnswer as HookAnswer
     from ctrlrun.operator.facts import MutationFacts as MutationFacts
-    from ctrlrun.operator.facts import PolicyStand as PolicyStand
+    from ctrlrun.operator.facts import OtherRequest as OtherRequest
     from ctrlrun.operator.facts import Refusals as Refusals
-    from ctrlrun.operator.facts import Risk as Risk
     from ctrlrun.operator.facts import approval_facts as approval_facts
     from ctrlrun.operator.facts import effect_facts as effect_facts
     from ctrlrun.operator.facts import mutation_facts as mutation_facts
@@ -45,12 +45,9 @@ if TYPE_CHECKING:
     from ctrlrun.operator.inbox import Lane as Lane
     from ctrlrun.operator.inbox import LanePage as LanePage
     from ctrlrun.operator.inbox import RefusedPresentation as RefusedPresentation
-    from ctrlrun.operator.inbox import Standing as Standing
-    from ctrlrun.operator.inbox import effect_standing as effect_standing
     from ctrlrun.operator.inbox import inbox_counts as inbox_counts
     from ctrlrun.operator.inbox import inbox_row as inbox_row
     from ctrlrun.operator.inbox import lane_page as lane_page
-    from ctrlrun.operator.inbox import request_standing as request_standing
     from ctrlrun.operator.inspect import INSPECTION_SCHEMA as INSPECTION_SCHEMA
     from ctrlrun.operator.inspect import approval_document as approval_document
     from ctrlrun.operator.inspect import effect_document as effect_document
@@ -63,15 +60,20 @@ if TYPE_CHECKING:
     from ctrlrun.operator.policy_view import PolicyUnread as PolicyUnread
     from ctrlrun.operator.policy_view import PolicyView as PolicyView
     from ctrlrun.operator.policy_view import read_policy as read_policy
+    from ctrlrun.operator.risk import PolicyStand as PolicyStand
+    from ctrlrun.operator.risk import Risk as Risk
     from ctrlrun.operator.seen import SeenAction as SeenAction
     from ctrlrun.operator.seen import SeenIn as SeenIn
     from ctrlrun.operator.seen import action_of_receipt as action_of_receipt
     from ctrlrun.operator.seen import action_of_request as action_of_request
     from ctrlrun.operator.seen import find_action as find_action
-    from ctrlrun.operator.timeline import Entry as Entry
-    from ctrlrun.operator.timeline import EntryKind as EntryKind
+    from ctrlrun.operator.standing import Standing as Standing
+    from ctrlrun.operator.standing import answered_at as answered_at
+    from ctrlrun.operator.standing import effect_standing as effect_standing
+    from ctrlrun.operator.standing import request_standing as request_standing
     from ctrlrun.operator.timeline import Timeline as Timeline
     from ctrlrun.operator.timeline import action_timeline as action_timeline
+    from ctrlrun.operator.timeline import older_timeline as older_timeline
     from ctrlrun.operator.verbs import approve as approve
     from ctrlrun.operator.verbs import deny as deny
     from ctrlrun.operator.verbs import keep_unknown as keep_unknown
@@ -80,6 +82,10 @@ if TYPE_CHECKING:
 _HOME = {
     name: module
     for module, names in {
+        "arrangement": (
+            "Entry",
+            "EntryKind",
+        ),
         "desk": (
             "Desk",
             "ReadingDesk",
@@ -92,13 +98,11 @@ _HOME = {
         ),
         "facts": (
             "ApprovalFacts",
-            "EarlierRequest",
+            "OtherRequest",
             "EffectFacts",
             "HookAnswer",
             "MutationFacts",
-            "PolicyStand",
             "Refusals",
-            "Risk",
             "approval_facts",
             "effect_facts",
             "mutation_facts",
@@ -121,12 +125,9 @@ _HOME = {
             "Lane",
             "LanePage",
             "RefusedPresentation",
-            "Standing",
-            "effect_standing",
             "inbox_counts",
             "inbox_row",
             "lane_page",
-            "request_standing",
         ),
         "inspect": (
             "INSPECTION_SCHEMA",
@@ -146,6 +147,10 @@ _HOME = {
             "PolicyView",
             "read_policy",
         ),
+        "risk": (
+            "PolicyStand",
+            "Risk",
+        ),
         "seen": (
             "SeenAction",
             "SeenIn",
@@ -153,11 +158,16 @@ _HOME = {
             "action_of_request",
             "find_action",
         ),
+        "standing": (
+            "Standing",
+            "answered_at",
+            "effect_standing",
+            "request_standing",
+        ),
         "timeline": (
-            "Entry",
-            "EntryKind",
             "Timeline",
             "action_timeline",
+            "older_timeline",
         ),
         "verbs": (
             "approve",

@@ -1,50 +1,47 @@
 """Everything a person reads before answering: facts about one request, one effect, one mutation.
 
 Gathers and compares; decides nothing and writes nothing. Each fact costs a few indexed pages.
-The rules (what makes a grant high, which requests are similar) are in docs/answers.md.
+The rules (which requests are similar, what a retry would do) are in docs/answers.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
-from ctrlrun.effect import EffectRecord
-from ctrlrun.operator.difference import FieldDifference
+from ctrlrun.conditions import Decision
+from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun.operator.difference import FieldDifference, difference, differing
+from ctrlrun.operator.money import money
 from ctrlrun.operator.policy_view import PolicyUnread, PolicyView
-from ctrlrun.operator.seen import SeenAction
-from ctrlrun.operator.timeline import Timeline
-from ctrlrun.receipt import Receipt
+from ctrlrun.operator.risk import PolicyStand, Risk, assess, policy_stand
+from ctrlrun.operator.seen import (
+    SeenAction,
+    action_of_receipt,
+    action_of_request,
+    effect_key_of,
+    find_action,
+)
+from ctrlrun.operator.standing import answered_at
+from ctrlrun.operator.timeline import Timeline, timeline
+from ctrlrun.receipt import Event, EventType, Receipt, ReceiptResult
 from ctrlrun.state import PagedReader
+from ctrlrun.state.page import START
 
-
-class PolicyStand(StrEnum):
-    """The policy that is read now, beside the one that asked."""
-
-    UNCHANGED = "unchanged"
-    CHANGED = "changed"
-    UNREAD = "not read"
-    UNRECORDED = "not recorded"
+_SHOWN = 20
+_COUNTED = 1_000
+_REFUSED = (EventType.EFFECT_RESERVATION_REFUSED,)
 
 
 @dataclass(frozen=True, slots=True)
-class EarlierRequest:
+class OtherRequest:
     """Another request about the same action (`differences` empty) or the same effect key."""
 
     record: ApprovalRecord
     status: ApprovalStatus
     differences: tuple[FieldDifference, ...]
     is_later: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Risk:
-    """How much care a grant takes; `why` has a sentence for each reason, empty when it is low."""
-
-    high: bool
-    why: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ class ApprovalFacts:
     effect_key: str | None
     receipts: tuple[Receipt, ...]
     more_receipts: bool
-    others: tuple[EarlierRequest, ...]
+    others: tuple[OtherRequest, ...]
     reason: str | None
     rule_text: str | None
     controls: tuple[str, ...]
@@ -128,15 +125,194 @@ def approval_facts(
     policy: PolicyView | PolicyUnread,
     now: datetime,
 ) -> ApprovalFacts:
-    """The facts about a request."""
-    raise NotImplementedError
+    """The facts about a request, beside the policy that is read now."""
+    action = action_of_request(record.request.action, record.action_hash)
+    actual_hash = record.request.action.action_hash
+    effect_key = effect_key_of(reader, record.approval_id)
+    receipts, more_receipts = _earlier_receipts(reader, effect_key)
+    reason = _asking_reason(reader, record)
+    stand = policy_stand(record, policy)
+    rule_text, controls = _rule(policy, stand, action.name, reason)
+    return ApprovalFacts(
+        record=record,
+        status=record.status_at(now),
+        action=action,
+        actual_hash=actual_hash,
+        hash_matches=actual_hash == record.action_hash,
+        money=money(action.arguments),
+        effect_key=effect_key,
+        receipts=receipts,
+        more_receipts=more_receipts,
+        others=_other_requests(reader, record, effect_key, now),
+        reason=reason,
+        rule_text=rule_text,
+        controls=controls,
+        policy=stand,
+        risk=assess(action.environment, stand, reason, controls),
+    )
 
 
 def effect_facts(reader: PagedReader, record: EffectRecord, now: datetime) -> EffectFacts:
     """The facts about an effect."""
-    raise NotImplementedError
+    action = find_action(reader, record.action_id, record.effect_key)
+    return EffectFacts(
+        record=record,
+        action=action,
+        money={} if action is None else money(action.arguments),
+        refusals=_refusals(reader, record),
+        answers=_answers(reader, record.effect_key),
+        retry_now=retry_now(record, now),
+        timeline=timeline(reader, record.effect_key, now),
+    )
 
 
 def mutation_facts(reader: PagedReader, receipt: Receipt) -> MutationFacts | None:
     """The approved action beside the attempted one; None unless that is why it was refused."""
-    raise NotImplementedError
+    if receipt.approval_id is None or not _was_blocked(receipt):
+        return None
+    record = reader.get_approval(receipt.approval_id)
+    if record is None or record.action_hash == receipt.action_hash:
+        return None
+    approved = action_of_request(record.request.action, record.action_hash)
+    fields = difference(approved, action_of_receipt(receipt))
+    return MutationFacts(record, answered_at(reader, record), receipt, fields)
+
+
+def _was_blocked(receipt: Receipt) -> bool:
+    """Whether the presented approval was refused, or would have been if this were enforced."""
+    if receipt.result is ReceiptResult.OBSERVED:
+        return (receipt.would_have or {}).get("blocked_reason") == "approval_mismatch"
+    return receipt.result is ReceiptResult.BLOCKED
+
+
+# --- a request -----------------------------------------------------------------------------------
+
+
+def _earlier_receipts(
+    reader: PagedReader, effect_key: str | None
+) -> tuple[tuple[Receipt, ...], bool]:
+    if effect_key is None:
+        return (), False
+    receipts = reader.receipts_page(limit=_SHOWN + 1, effect_key=effect_key).items
+    return receipts[::-1][:_SHOWN], len(receipts) > _SHOWN
+
+
+def _asking_reason(reader: PagedReader, record: ApprovalRecord) -> str | None:
+    """The policy's reason, which the events of the proposing call hold."""
+    decided = reader.events_page(
+        limit=_SHOWN,
+        action_id=record.request.action.action_id,
+        types=(EventType.POLICY_EVALUATED,),
+    ).items
+    asking = [event for event in decided if event.data.get("decision") == Decision.APPROVE]
+    reason = asking[0].data.get("reason") if asking else None
+    return reason if isinstance(reason, str) else None
+
+
+def _rule(
+    policy: PolicyView | PolicyUnread, stand: PolicyStand, name: str, reason: str | None
+) -> tuple[str | None, tuple[str, ...]]:
+    """The text and the citations of the rule that asked, if it can still be read."""
+    if isinstance(policy, PolicyUnread) or stand is not PolicyStand.UNCHANGED or reason is None:
+        return None, ()
+    return policy.rule_text(name, reason), policy.controls(name, reason)
+
+
+def _other_requests(
+    reader: PagedReader, record: ApprovalRecord, effect_key: str | None, now: datetime
+) -> tuple[OtherRequest, ...]:
+    """Requests about the same action or the same effect, newest first."""
+    found = {
+        other.approval_id: other
+        for other in reader.approvals_page(limit=_SHOWN, action_hash=record.action_hash).items
+    }
+    for request_id in _asked_about(reader, effect_key):
+        if request_id not in found and len(found) <= 2 * _SHOWN:
+            other = reader.get_approval(request_id)
+            if other is not None:
+                found[request_id] = other
+    found.pop(record.approval_id, None)
+    newest = sorted(found.values(), key=lambda other: other.request.created_at, reverse=True)
+    return tuple(_other_request(record, other, now) for other in newest)
+
+
+def _asked_about(reader: PagedReader, effect_key: str | None) -> list[str]:
+    if effect_key is None:
+        return []
+    asked = reader.events_page(
+        limit=_SHOWN, effect_key=effect_key, types=(EventType.APPROVAL_REQUESTED,)
+    ).items
+    return [event.approval_id for event in asked if event.approval_id is not None]
+
+
+def _other_request(record: ApprovalRecord, other: ApprovalRecord, now: datetime) -> OtherRequest:
+    fields: tuple[FieldDifference, ...] = ()
+    if other.action_hash != record.action_hash:
+        fields = differing(
+            difference(
+                action_of_request(record.request.action, record.action_hash),
+                action_of_request(other.request.action, other.action_hash),
+            )
+        )
+    is_later = other.request.created_at > record.request.created_at
+    return OtherRequest(other, other.status_at(now), fields, is_later)
+
+
+# --- an effect -----------------------------------------------------------------------------------
+
+
+def retry_now(record: EffectRecord, now: datetime) -> str:
+    """What one more attempt would do, in a sentence without an end."""
+    if record.lease_is_lapsed(now):
+        return "is refused, and makes it AMBIGUOUS"
+    match record.state:
+        case EffectState.AMBIGUOUS:
+            return "is refused until a person or a reconcile hook says what happened"
+        case EffectState.COMMITTED:
+            return "is refused: it happened"
+        case EffectState.FAILED:
+            return f"runs, as attempt {record.attempt + 1}"
+        case _:
+            return "is refused while this one is in progress"
+
+
+def _refusals(reader: PagedReader, record: EffectRecord) -> Refusals:
+    """The attempts refused since this attempt reserved the key, counted up to a bound."""
+    last = reader.events_page(limit=1, effect_key=record.effect_key, types=_REFUSED).items
+    if not last:
+        return Refusals(0, False, None)
+    reserved = reader.events_page(
+        limit=1, effect_key=record.effect_key, types=(EventType.EFFECT_RESERVED,)
+    )
+    refused = reader.events_page(
+        after=reserved.after or START,
+        limit=_COUNTED + 1,
+        effect_key=record.effect_key,
+        types=_REFUSED,
+    ).items
+    if not refused:
+        return Refusals(0, False, None)
+    return Refusals(min(len(refused), _COUNTED), len(refused) > _COUNTED, last[-1].ts)
+
+
+def _answers(reader: PagedReader, effect_key: str) -> tuple[HookAnswer, ...]:
+    events = reader.events_page(
+        limit=_SHOWN, effect_key=effect_key, types=(EventType.RECONCILIATION_RESOLVED,)
+    ).items
+    return tuple(_hook_answer(event) for event in events)
+
+
+def _hook_answer(event: Event) -> HookAnswer:
+    return HookAnswer(
+        at=event.ts,
+        outcome=str(event.data.get("outcome")),
+        by=_text_or_none(event, "by"),
+        reason=_text_or_none(event, "reason"),
+        error=_text_or_none(event, "error"),
+        note=_text_or_none(event, "note"),
+    )
+
+
+def _text_or_none(event: Event, key: str) -> str | None:
+    value = event.data.get(key)
+    return None if value is None else str(value)

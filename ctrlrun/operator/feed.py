@@ -7,7 +7,6 @@ Trouble is a state that a batch reports, never an exception.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

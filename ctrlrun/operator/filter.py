@@ -10,16 +10,13 @@ count. The language is described in docs/filters.md.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypedDict
+from typing import Any
 
-from ctrlrun.approval import ApprovalRecord, ApprovalStatus
-from ctrlrun.effect import EffectRecord, EffectState
-from ctrlrun.errors import FilterError
+from ctrlrun.approval import ApprovalRecord
+from ctrlrun.effect import EffectRecord
 from ctrlrun.operator.seen import SeenAction
 from ctrlrun.receipt import Event, Receipt
 

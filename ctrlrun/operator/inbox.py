@@ -1,4 +1,4 @@
-"""What needs a person now: the lanes of the inbox, their counts, and what became of an item.
+"""What needs a person now: the lanes of the inbox, their counts, read page by page.
 
 Reads only, in pages, and by the clock: a request still `pending` in its table but past its time is
 expired here. Nothing in a lane is resolved by its age. The rules are in docs/console.md.
@@ -10,13 +10,24 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from ctrlrun.approval import ApprovalRecord
-from ctrlrun.effect import EffectRecord
-from ctrlrun.operator.seen import SeenAction
-from ctrlrun.state import Damage, PagedReader
+from ctrlrun.approval import ApprovalRecord, ApprovalStatus
+from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun.operator.seen import SeenAction, action_of_request, effect_key_of, find_action
+from ctrlrun.operator.wording import to_millisecond
+from ctrlrun.receipt import EventType
+from ctrlrun.state import Damage, Page, PagedReader
+from ctrlrun.state.page import START
 
 KEPT_EXPIRED = timedelta(minutes=10)
 """How long an expired request stays in view."""
+
+_LOOK_BACK = 20
+_CAN_EXPIRE = (ApprovalStatus.PENDING, ApprovalStatus.GRANTED, ApprovalStatus.EXPIRED)
+_PRESENTED_IN_VAIN = (
+    EventType.APPROVAL_INVALIDATED,
+    EventType.EFFECT_RESERVATION_REFUSED,
+    EventType.ACTION_DENIED,
+)
 
 
 class Lane(StrEnum):
@@ -42,7 +53,7 @@ class InboxRow:
     """One item. `item_id` is the request's id or the effect key; exactly one record is set.
 
     `since` is what its age counts from, `until` the stored expiry or lease end. `asked_again` says
-    that another request about the same effect exists.
+    that the same effect was also asked about with other arguments.
     """
 
     lane: Lane
@@ -84,20 +95,6 @@ class InboxCounts:
         return self.waiting + self.ambiguous
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Where an item stands now: `word` (`granted`, `EXPIRED`, `committed`, `gone` …), who and when.
-
-    `outcome` follows a grant that was spent: what became of the call (`committed`, `AMBIGUOUS`,
-    `failed`, `blocked`), None as long as it runs.
-    """
-
-    word: str
-    by: str | None = None
-    at: datetime | None = None
-    outcome: str | None = None
-
-
 def lane_page(
     reader: PagedReader,
     lane: Lane,
@@ -107,25 +104,170 @@ def lane_page(
     after: str | None = None,
     limit: int,
 ) -> LanePage:
-    """A page of one lane; without a cursor its beginning (the most urgent rows)."""
-    raise NotImplementedError
+    """A page of one lane; without a cursor its beginning (the most urgent rows).
+
+    Expired requests come in one page, those that expired last, and without cursors.
+    """
+    if before is None and after is None:
+        after = START
+    match lane:
+        case Lane.WAITING | Lane.UNSPENT:
+            status = ApprovalStatus.PENDING if lane is Lane.WAITING else ApprovalStatus.GRANTED
+            requests = reader.approvals_page(
+                before=before,
+                after=after,
+                limit=limit,
+                status=status,
+                live_at=now,
+                order="expiry",
+            )
+            return _requests_page(reader, lane, requests)
+        case Lane.EXPIRED:
+            return _requests_page(reader, lane, _expired_page(reader, now, limit))
+        case Lane.AMBIGUOUS:
+            effects = reader.effects_page(
+                before=before,
+                after=after,
+                limit=limit,
+                state=EffectState.AMBIGUOUS,
+                order="updated",
+            )
+        case Lane.LAPSED:
+            effects = reader.effects_page(
+                before=before, after=after, limit=limit, lapsed_at=now, order="updated"
+            )
+    rows = tuple(_effect_row(reader, lane, record) for record in effects.items)
+    return LanePage(lane, rows, effects.before, effects.after, effects.damaged)
 
 
 def inbox_counts(reader: PagedReader, now: datetime) -> InboxCounts:
     """The counts of all lanes."""
-    raise NotImplementedError
+    return InboxCounts(
+        waiting=reader.approvals_count(status=ApprovalStatus.PENDING, live_at=now),
+        expired=sum(_expired_count(reader, status, now) for status in _CAN_EXPIRE),
+        ambiguous=reader.effects_count(state=EffectState.AMBIGUOUS),
+        lapsed=reader.effects_count(lapsed_at=now),
+        unspent=reader.approvals_count(status=ApprovalStatus.GRANTED, live_at=now),
+    )
 
 
 def inbox_row(reader: PagedReader, lane: Lane, item_id: str, now: datetime) -> InboxRow | None:
     """One item read again, None when it is no longer in that lane."""
-    raise NotImplementedError
+    if lane in (Lane.AMBIGUOUS, Lane.LAPSED):
+        effect = reader.get_effect(item_id)
+        if effect is None or _lane_of_effect(effect, now) is not lane:
+            return None
+        return _effect_row(reader, lane, effect)
+    record = reader.get_approval(item_id)
+    if record is None or _lane_of_request(record, now) is not lane:
+        return None
+    return _request_row(reader, lane, record)
 
 
-def request_standing(reader: PagedReader, request_id: str, now: datetime) -> Standing:
-    """What became of a request: who answered it and when, or that its time is over."""
-    raise NotImplementedError
+# --- lanes ---------------------------------------------------------------------------------------
 
 
-def effect_standing(reader: PagedReader, effect_key: str, now: datetime) -> Standing:
-    """What became of an effect: its state, and who resolved it and when."""
-    raise NotImplementedError
+def _lane_of_request(record: ApprovalRecord, now: datetime) -> Lane | None:
+    match record.status_at(now):
+        case ApprovalStatus.PENDING:
+            return Lane.WAITING
+        case ApprovalStatus.GRANTED:
+            return Lane.UNSPENT
+        case ApprovalStatus.EXPIRED:
+            return Lane.EXPIRED if record.expires_at >= now - KEPT_EXPIRED else None
+        case _:
+            return None
+
+
+def _lane_of_effect(record: EffectRecord, now: datetime) -> Lane | None:
+    if record.state is EffectState.AMBIGUOUS:
+        return Lane.AMBIGUOUS
+    return Lane.LAPSED if record.lease_is_lapsed(now) else None
+
+
+def _expired_page(reader: PagedReader, now: datetime, limit: int) -> Page[ApprovalRecord]:
+    """The requests that expired last, the latest first: unanswered, or granted in vain."""
+    pages = [_expired_in(reader, status, now, limit) for status in _CAN_EXPIRE]
+    records = [record for page in pages for record in page.items]
+    records.sort(key=lambda record: record.expires_at, reverse=True)
+    damaged = tuple(damage for page in pages for damage in page.damaged)
+    return Page(tuple(records[:limit]), damaged=damaged)
+
+
+def _expired_in(
+    reader: PagedReader, status: ApprovalStatus, now: datetime, limit: int
+) -> Page[ApprovalRecord]:
+    """Those of a status that expired lately: what stands before the first that is live."""
+    live = reader.approvals_page(after=START, limit=1, status=status, live_at=now, order="expiry")
+    return reader.approvals_page(
+        before=live.before,
+        limit=limit,
+        status=status,
+        live_at=now - KEPT_EXPIRED,
+        order="expiry",
+    )
+
+
+def _expired_count(reader: PagedReader, status: ApprovalStatus, now: datetime) -> int:
+    lately = reader.approvals_count(status=status, live_at=now - KEPT_EXPIRED)
+    return lately - reader.approvals_count(status=status, live_at=now)
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+def _requests_page(reader: PagedReader, lane: Lane, page: Page[ApprovalRecord]) -> LanePage:
+    rows = tuple(_request_row(reader, lane, record) for record in page.items)
+    return LanePage(lane, rows, page.before, page.after, page.damaged)
+
+
+def _request_row(reader: PagedReader, lane: Lane, record: ApprovalRecord) -> InboxRow:
+    effect_key = effect_key_of(reader, record.approval_id)
+    return InboxRow(
+        lane=lane,
+        item_id=record.approval_id,
+        since=record.request.created_at,
+        until=record.expires_at,
+        action=action_of_request(record.request.action, record.action_hash),
+        effect_key=effect_key,
+        approval=record,
+        asked_again=_asked_again(reader, record, effect_key),
+        refused=_refused(reader, record) if lane is Lane.UNSPENT else None,
+    )
+
+
+def _effect_row(reader: PagedReader, lane: Lane, record: EffectRecord) -> InboxRow:
+    lapsed = lane is Lane.LAPSED
+    return InboxRow(
+        lane=lane,
+        item_id=record.effect_key,
+        since=record.updated_at,
+        until=record.lease_expires_at if lapsed else None,
+        action=find_action(reader, record.action_id, record.effect_key),
+        effect_key=record.effect_key,
+        effect=record,
+    )
+
+
+def _asked_again(reader: PagedReader, record: ApprovalRecord, effect_key: str | None) -> bool:
+    if effect_key is None:
+        return False
+    asked = reader.events_page(
+        limit=_LOOK_BACK, effect_key=effect_key, types=(EventType.APPROVAL_REQUESTED,)
+    ).items
+    return any(event.data.get("action_hash") != record.action_hash for event in asked)
+
+
+def _refused(reader: PagedReader, record: ApprovalRecord) -> RefusedPresentation | None:
+    """The last time that somebody presented a grant and was refused."""
+    refusals = reader.events_page(
+        limit=1, approval_id=record.approval_id, types=_PRESENTED_IN_VAIN
+    ).items
+    if (
+        not refusals
+        or record.granted_at is None
+        or refusals[-1].ts < to_millisecond(record.granted_at)
+    ):
+        return None
+    reason = refusals[-1].data.get("reason")
+    return RefusedPresentation(refusals[-1].ts, str(reason))

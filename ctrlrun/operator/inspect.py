@@ -13,7 +13,7 @@ from typing import Any
 from ctrlrun.approval import ApprovalRecord
 from ctrlrun.clock import iso_timestamp
 from ctrlrun.effect import EffectRecord
-from ctrlrun.operator.pages import newest_first, oldest_first, paged
+from ctrlrun.operator.pages import oldest_first, paged
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state import PagedReader, StateReader
 
@@ -31,8 +31,7 @@ def inspection_for(store: StateReader, action_id: str) -> dict[str, Any] | None:
     """
     reader = paged(store)
     events = tuple(oldest_first(partial(reader.events_page, action_id=action_id)))
-    receipts = tuple(newest_first(partial(reader.receipts_page, action_id=action_id)))
-    receipt = receipts[-1] if receipts else None
+    receipt = next(oldest_first(partial(reader.receipts_page, action_id=action_id), limit=1), None)
     if receipt is None and not events:
         return None
     effect = _effect(reader, receipt, events)

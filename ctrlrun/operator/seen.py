@@ -90,6 +90,14 @@ def find_action(
     return action_of_receipt(rivals[-1], seen_in=SeenIn.RIVAL) if rivals else None
 
 
+def effect_key_of(reader: PagedReader, request_id: str) -> str | None:
+    """The effect key that a request is about, which only its event holds; None without one."""
+    asked = reader.events_page(
+        limit=1, approval_id=request_id, types=(EventType.APPROVAL_REQUESTED,)
+    ).items
+    return asked[-1].effect_key if asked else None
+
+
 def _requested_action(reader: PagedReader, action_id: str) -> SeenAction | None:
     proposals = reader.events_page(
         limit=1, action_id=action_id, types=(EventType.ACTION_PROPOSED,)

@@ -54,6 +54,11 @@ def silence_text(span: timedelta) -> str:
     return f"{span // _DAY} d"
 
 
+def to_millisecond(moment: datetime) -> datetime:
+    """Cut to milliseconds, as times in documents are, so that the two can be compared."""
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
 def clock_text(moment: datetime) -> str:
     """The time of day in UTC: `03:12:41Z`."""
     return moment.astimezone(UTC).strftime("%H:%M:%SZ")

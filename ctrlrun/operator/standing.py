@@ -1,0 +1,98 @@
+"""Where an item stands now: what became of a request or an effect, who answered it, and when.
+
+What a screen says when the item that it shows has moved on. Reads one record and at most one event.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ctrlrun.approval import ApprovalRecord, ApprovalStatus
+from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun.receipt import EventType
+from ctrlrun.state import PagedReader
+from ctrlrun.state.page import START
+
+_RUN: dict[str, str | None] = {
+    EventType.EXECUTION_STARTED: None,
+    EventType.EXECUTION_SUSPENDED: None,
+    EventType.EXECUTION_COMMITTED: "committed",
+    EventType.EXECUTION_FAILED: "failed",
+    EventType.EXECUTION_AMBIGUOUS: "AMBIGUOUS",
+}
+"""What the newest event of a run says about its outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where an item stands now: `word` (`granted`, `EXPIRED`, `committed`, `gone` …), who and when.
+
+    `outcome` follows a grant that was spent: what became of the call (`committed`, `failed`,
+    `AMBIGUOUS`, `executing`, `lapsed`), None when nothing tells yet.
+    """
+
+    word: str
+    by: str | None = None
+    at: datetime | None = None
+    outcome: str | None = None
+
+
+def request_standing(reader: PagedReader, request_id: str, now: datetime) -> Standing:
+    """What became of a request: who answered it and when, or that its time is over."""
+    record = reader.get_approval(request_id)
+    if record is None:
+        return Standing("gone")
+    match record.status_at(now):
+        case ApprovalStatus.PENDING:
+            return Standing("waiting")
+        case ApprovalStatus.EXPIRED:
+            return Standing("EXPIRED", record.approver, record.expires_at)
+        case ApprovalStatus.GRANTED:
+            return Standing("granted", record.approver, record.granted_at)
+        case ApprovalStatus.DENIED:
+            return Standing("denied", record.approver, answered_at(reader, record))
+        case ApprovalStatus.CONSUMED:
+            outcome = _outcome_of(reader, request_id, now)
+            return Standing("spent", record.approver, record.consumed_at, outcome)
+
+
+def effect_standing(reader: PagedReader, effect_key: str, now: datetime) -> Standing:
+    """What became of an effect: its state, and who resolved it and when."""
+    record = reader.get_effect(effect_key)
+    if record is None:
+        return Standing("gone")
+    return Standing(_effect_word(record, now), record.resolved_by, record.updated_at)
+
+
+def answered_at(reader: PagedReader, record: ApprovalRecord) -> datetime | None:
+    """When a request was granted or denied; None while nobody did, or when nothing tells."""
+    if record.status is not ApprovalStatus.DENIED:
+        return record.granted_at
+    # Each vain presentation of a denied request leaves an event of the same type: the first is
+    # the answer.
+    denials = reader.events_page(
+        after=START,
+        limit=1,
+        approval_id=record.approval_id,
+        types=(EventType.APPROVAL_DENIED,),
+    ).items
+    return denials[0].ts if denials else None
+
+
+def _outcome_of(reader: PagedReader, request_id: str, now: datetime) -> str | None:
+    """What became of the call that spent a grant."""
+    events = reader.events_page(limit=1, approval_id=request_id, types=_RUN).items
+    if not events:
+        return None
+    event = events[-1]
+    record = None if event.effect_key is None else reader.get_effect(event.effect_key)
+    if record is not None and record.action_id == event.action_id:
+        return _effect_word(record, now)
+    return _RUN[event.type]
+
+
+def _effect_word(record: EffectRecord, now: datetime) -> str:
+    if record.lease_is_lapsed(now):
+        return "lapsed"
+    return "AMBIGUOUS" if record.state is EffectState.AMBIGUOUS else record.state.value
