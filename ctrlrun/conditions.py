@@ -215,10 +215,19 @@ def _check_operand_kind(key: str, argument: str, op: str, operand: Any) -> None:
     elif op in _NUMERIC:
         if not _is_number(operand):
             raise InvalidArgument(
-                f"{key}: {op} compares with an int (money in minor units), not {operand!r}"
+                f"{key}: {op} compares with an int (money in minor units), not {_shown(operand)}"
             )
     elif op == "in" and not isinstance(operand, (list, tuple)):
-        raise InvalidArgument(f"{key}: in needs a list, not {operand!r}")
+        raise InvalidArgument(f"{key}: in needs a list, not {_shown(operand)}")
+
+
+def _shown(value: Any) -> str:
+    """A value for a message: short, and never an error of its own (a huge int has no repr)."""
+    try:
+        text = repr(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def _frozen_operand(value: Any, where: str, depth: int) -> Any:
@@ -248,7 +257,9 @@ def _frozen_operand(value: Any, where: str, depth: int) -> Any:
             }
         )
     hint = "; use an int in minor units, or a string" if isinstance(value, float) else ""
-    raise InvalidArgument(f"{where}: no argument can be a {type(value).__name__}: {value!r}{hint}")
+    raise InvalidArgument(
+        f"{where}: no argument can be a {type(value).__name__}: {_shown(value)}{hint}"
+    )
 
 
 class AllOf:
@@ -290,7 +301,7 @@ def parse_conditions(
             argument, op = split_key(key)
             check_argument(key, argument, op, allow_derived=allow_derived)
             if _holds_tuple(operand, MAX_DEPTH):
-                raise InvalidArgument(f"{key}: no argument can be a tuple: {operand!r}")
+                raise InvalidArgument(f"{key}: no argument can be a tuple: {_shown(operand)}")
             conditions[key] = Condition(key, argument, op, operand)
         except InvalidArgument as error:
             raise PolicyError(f"{where}: {error}") from None

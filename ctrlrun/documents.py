@@ -13,12 +13,10 @@ from typing import Any
 
 import yaml
 
-from ctrlrun.canonical import MAX_DEPTH, has_surrogate
+from ctrlrun.canonical import MAX_DEPTH, has_surrogate, is_oversized
 from ctrlrun.errors import InvalidArgument, PolicyError
 
-_MAP_TAG = "tag:yaml.org,2002:map"
 _INT_TAG = "tag:yaml.org,2002:int"
-_STR_TAG = "tag:yaml.org,2002:str"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _MAX_NODES = 1_000_000  # with aliases written out: ten lines of them can stand for billions
 
@@ -116,6 +114,16 @@ class _Loader(yaml.SafeLoader):
             first_lines[key] = key_node.start_mark.line + 1
             mapping[key] = self.construct_object(value_node, deep=deep)
         return mapping
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """An integer; in base 16 Python would take any length, and then fail to print it."""
+        value: int = super().construct_yaml_int(node)
+        if is_oversized(value):
+            raise _Refused(node, "an integer of more than 4300 digits")
+        return value
+
+
+_Loader.add_constructor(_INT_TAG, _Loader.construct_yaml_int)
 
 
 class _Inspection:

@@ -1,0 +1,156 @@
+"""The strict YAML reader."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+
+from ctrlrun.documents import read_document
+from ctrlrun.errors import InvalidArgument, PolicyError
+
+
+def value_of(text: str) -> Any:
+    return read_document(f"v: {text}\n", source="file.yaml")["v"]
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(PolicyError) as caught:
+        read_document(text, source="file.yaml")
+    message = str(caught.value)
+    assert message.startswith("file.yaml: ")
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("yes", True),
+        ("No", False),
+        ("on", True),
+        ("OFF", False),
+        ("true", True),
+        ("'yes'", "yes"),
+        ("0x10", 16),
+        ("-0x10", -16),
+        ("0b11", 3),
+        ("1_000", 1000),
+        ("0", 0),
+        ("-0", 0),
+        ("1e3", "1e3"),
+        ("0o10", "0o10"),
+        ("'010'", "010"),
+        ("'1:30'", "1:30"),
+        ("1.5", 1.5),
+        ("~", None),
+        ("", None),
+        ("2030-01-01", date(2030, 1, 1)),
+        ("2030-01-01T00:00:00Z", datetime(2030, 1, 1, tzinfo=UTC)),
+        ("a<<b", "a<<b"),
+        ("{'<<': 1}", {"<<": 1}),
+        ("[&a [1], *a]", [[1], [1]]),
+    ],
+)
+def test_scalars_are_read_as_yaml_1_1(text: str, value: Any) -> None:
+    found = value_of(text)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["010", "-010", "+017", "0_7", "00", "1:30", "190:20:30", "-1:30", "!!int '010'"]
+)
+def test_numbers_in_octal_and_base_60_are_refused(text: str) -> None:
+    message = refusal(f"a: 1\nrules:\n- when: {{amount_lte: {text}}}\n")
+    for part in ("line 3", "rules[0].when.amount_lte", "decimal", "quotes"):
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "line"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "'a'", 3),
+        ("x:\n  - {a: 1, b: 2,\n     a: 3}\n", "'a'", 3),
+        ("x:\n  1: a\n  true: b\n", "True", 3),
+        ("x: {yes: 1, on: 2}\n", "True", 1),
+        ("x: {a: 1, 'a': 2}\n", "'a'", 1),
+        ("x: {a: 1, !!str a: 2}\n", "'a'", 1),
+        ("x: !!set {a, a}\n", "'a'", 1),
+    ],
+)
+def test_a_repeated_key_is_refused_with_its_line(text: str, key: str, line: int) -> None:
+    message = refusal(text)
+    assert f"line {line}: " in message
+    assert f"key {key}" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "base: &b {x: 1}\nv: {<<: *b}\n",
+        "base: &b {x: 1}\nv: {y: 2, <<: [*b]}\n",
+    ],
+)
+def test_merge_keys_are_refused(text: str) -> None:
+    message = refusal(text)
+    assert "line 2" in message
+    assert "<<" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: 1\n---\nb: 2\n", "document"),
+        ("", "mapping"),
+        ("# nothing\n", "mapping"),
+        ("null\n", "mapping"),
+        ("[a, b]\n", "a list"),
+        ("just text\n", "a str"),
+        ("a: [1, 2\n", "line"),
+        ("a: b: c\n", "line 1"),
+        ("a:\n\t- b\n", "line 2"),
+        ("a: *nowhere\n", "nowhere"),
+        ("a: &x [*x]\n", "contains itself"),
+        ("a: &x {k: {deep: *x}}\n", "contains itself"),
+        ("&x [1]: 2\n", "key"),
+        ("? [a]\n: 1\n", "scalar"),
+        ("? {a: 1}\n: 1\n", "scalar"),
+        ("a: !!python/object/apply:os.system [true]\n", "line 1"),
+        ("a: !custom b\n", "line 1"),
+        ("a: !!map b\n", "mapping"),
+        ("a: \x00\n", "not valid YAML"),
+        ("a: \x1b\n", "not valid YAML"),
+        ("a: \ud800\n", "not valid YAML"),
+        ('a: "\\ud800"\n', "lone surrogate"),
+        ('a: {"\\udc00": 1}\n', "lone surrogate"),
+        ('a: "\\UFFFFFFFF"\n', "cannot be read"),
+        ("a: 2030-13-45\n", "cannot be read"),
+        (f"a: {'9' * 5000}\n", "cannot be read"),
+        (f"a: 0x{'f' * 5000}\n", "4300 digits"),
+        (f"a: {'[' * 250}{']' * 250}\n", "deep"),
+        (f"a: {'[' * 5000}{']' * 5000}\n", "deep"),
+    ],
+)
+def test_what_is_no_single_plain_mapping_is_refused(text: str, says: str) -> None:
+    assert says in refusal(text)
+
+
+def test_aliases_that_multiply_are_refused_before_they_do() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    assert "aliases" in refusal("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    "text", ["\ufeffa: 1\n", "a: 1\r\n", "\ufeffa: 1\r\nb: 2\r\n", "--- {a: 1}\n...\n"]
+)
+def test_marks_of_other_systems_are_accepted(text: str) -> None:
+    assert read_document(text, source="file.yaml")["a"] == 1
+
+
+@pytest.mark.parametrize("text", [None, b"a: 1", 5])
+def test_a_text_is_a_str(text: Any) -> None:
+    with pytest.raises(InvalidArgument, match="str"):
+        read_document(text, source="file.yaml")
