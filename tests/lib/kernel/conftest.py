@@ -25,3 +25,9 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
     yield make
     for store in made:
         store.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands still."""
+    return Clock()
