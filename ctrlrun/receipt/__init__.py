@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from ctrlrun.clock import iso_timestamp
-from ctrlrun.receipt.chain import GENESIS_HASH, link
+from ctrlrun.receipt.chain import (
+    CHAIN_BREAKS,
+    GENESIS_HASH,
+    ChainBreak,
+    ChainReader,
+    ChainReport,
+    ChainWalk,
+    link,
+    parse_head,
+    verify_chain,
+)
 from ctrlrun.receipt.events import (
     EVENTS_FILENAME,
     Event,
@@ -22,10 +32,15 @@ from ctrlrun.receipt.receipts import (
 )
 
 __all__ = [
+    "CHAIN_BREAKS",
     "EVENTS_FILENAME",
     "GENESIS_HASH",
     "RECEIPTS_FILENAME",
     "RECEIPT_SCHEMA",
+    "ChainBreak",
+    "ChainReader",
+    "ChainReport",
+    "ChainWalk",
     "Event",
     "EventType",
     "Receipt",
@@ -35,6 +50,8 @@ __all__ = [
     "iso_timestamp",
     "link",
     "new_receipt_id",
+    "parse_head",
     "principal_document",
     "principal_from_document",
+    "verify_chain",
 ]

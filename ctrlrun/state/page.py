@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from ctrlrun.errors import InvalidArgument
 
@@ -41,9 +41,12 @@ class Page(Generic[T]):
     damaged: tuple[Damage, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiptRow:
-    """A receipt as stored: its columns and the text of its document, unparsed."""
+class ReceiptRow(NamedTuple):
+    """A receipt as stored: its columns and the text of its document, unparsed.
+
+    A tuple, because a chain of a million receipts makes a million of them: a frozen dataclass costs
+    four times as much.
+    """
 
     cursor: str
     receipt_id: str | None
