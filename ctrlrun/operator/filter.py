@@ -2,35 +2,67 @@
 
     action:stripe.* agent:refund-agent decision:deny -result:denied since:2h "two words"
 
-Words are looked for anywhere in a row; `field:value` compares a whole field. `*` and `?` match any
-text and any one character, `-` in front of a term negates it, quotes keep spaces and colons together.
-Terms that name the same field are alternatives, everything else must hold at once. Case does not
-count. The language is described in docs/filters.md.
+Words are looked for anywhere in a row; `field:value` compares a whole field. `*` and `?` stand for
+any text and any one character, `-` in front of a term negates it, quotes keep spaces, colons and
+stars as they are. Terms that name the same field are alternatives; everything else must hold at
+once. Case counts in keys, ids and hashes alone. The language is described in docs/filters.md.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ctrlrun.approval import ApprovalRecord
-from ctrlrun.effect import EffectRecord
+from ctrlrun.approval import ApprovalStatus
+from ctrlrun.effect import EffectState
+from ctrlrun.errors import FilterError
+from ctrlrun.operator.filter_fields import (
+    EVERYWHERE,
+    EXACT_CASE,
+    FIELDS,
+    KNOWN,
+    LAPSED,
+    NEEDS_ACTION,
+    TIMES,
+    Row,
+    RowKind,
+    Subject,
+    moment_of,
+    subject_of,
+    texts,
+)
+from ctrlrun.operator.inbox import InboxRow
 from ctrlrun.operator.seen import SeenAction
-from ctrlrun.receipt import Event, Receipt
 
-Row = Receipt | Event | EffectRecord | ApprovalRecord
+__all__ = ["Filter", "RowKind", "parse"]
+
+_FIELD = re.compile(r"[A-Za-z_]+")
+_WINDOW = re.compile(r"([0-9]{1,9})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_LONGEST = 10_000
 
 
-class RowKind(StrEnum):
-    """What a list holds: it says which fields a filter may name."""
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """One term. `exact` is its value when it holds no `*` and no `?`."""
 
-    RECEIPTS = "receipts"
-    EVENTS = "events"
-    EFFECTS = "effects"
-    APPROVALS = "approvals"
-    INBOX = "inbox"  # approvals and effects together
+    field: str | None
+    negated: bool
+    pattern: re.Pattern[str]
+    exact: str | None
+
+    def holds(self, kind: RowKind, subject: Subject) -> bool:
+        """Whether the row has what the term asks for, a negation left aside."""
+        if self.field is None:
+            return any(
+                self.pattern.search(text)
+                for extract in EVERYWHERE[kind]
+                for text in texts(extract, subject)
+            )
+        held = texts(FIELDS[kind][self.field], subject)
+        return any(self.pattern.fullmatch(text) for text in held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +71,93 @@ class Filter:
 
     kind: RowKind
     text: str
-
-    def matches(self, row: Row, action: SeenAction | None = None) -> bool:
-        """Whether a row passes. `action` gives an effect the action that its record only names."""
-        raise NotImplementedError
+    now: datetime
+    since: datetime | None = None
+    until: datetime | None = None
+    _terms: tuple[_Term, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether every row passes."""
-        raise NotImplementedError
+        return not self._terms and self.since is None and self.until is None
 
     @property
     def needs_action(self) -> bool:
-        """Whether `matches` wants to know the action of an effect."""
-        raise NotImplementedError
+        """Whether `matches` wants the action of an effect, which its record only names."""
+        return any(term.field is None or term.field in NEEDS_ACTION for term in self._terms)
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether `matches` wants the effect key of an approval, which only its events hold."""
+        return any(term.field in (None, "key") for term in self._terms)
+
+    def matches(
+        self,
+        row: Row,
+        *,
+        action: SeenAction | None = None,
+        effect_key: str | None = None,
+        now: datetime | None = None,
+    ) -> bool:
+        """Whether a row passes.
+
+        `action` completes an effect and `effect_key` an approval; `now` is the time by which a
+        request or a lease has lapsed, that of `parse` when it is not given.
+        """
+        moment = moment_of(row)
+        if self.since is not None and moment < self.since:
+            return False
+        if self.until is not None and moment > self.until:
+            return False
+        if not self._terms:
+            return True
+        subject = subject_of(row, action, effect_key, now or self.now)
+        wanted: dict[str, bool] = {}
+        for term in self._terms:
+            holds = term.holds(self.kind, subject)
+            if term.negated or term.field is None:
+                if holds is term.negated:
+                    return False
+            else:
+                wanted[term.field] = wanted.get(term.field, False) or holds
+        return all(wanted.values())
+
+    def matches_item(self, row: InboxRow, *, now: datetime | None = None) -> bool:
+        """Whether an item of the inbox passes."""
+        record = row.approval or row.effect
+        assert record is not None
+        return self.matches(record, action=row.action, effect_key=row.effect_key, now=now)
 
     def page_filters(self) -> dict[str, Any]:
-        """What a page of the store can already leave out: keyword arguments for `..._page`."""
-        raise NotImplementedError
+        """What a page of the store can leave out already: keyword arguments for `..._page`.
+
+        Rows that it leaves in are still to be tested with `matches`.
+        """
+        exact = self._exact_terms()
+        match self.kind:
+            case RowKind.RECEIPTS:
+                return _receipts_page(exact, self.since)
+            case RowKind.EVENTS:
+                return _events_page(exact)
+            case RowKind.EFFECTS:
+                return _effects_page(exact, self.now)
+            case RowKind.APPROVALS:
+                return _approvals_page(exact, self.now)
+            case RowKind.INBOX:
+                return {}
+
+    def _exact_terms(self) -> dict[str, str]:
+        """The fields that must have one whole value."""
+        found: dict[str, str] = {}
+        alternatives: set[str] = set()
+        for term in self._terms:
+            if term.field is None or term.negated:
+                continue
+            if term.field in found or term.exact is None:
+                alternatives.add(term.field)
+            else:
+                found[term.field] = term.exact
+        return {name: value for name, value in found.items() if name not in alternatives}
 
 
 def parse(text: str, kind: RowKind, *, now: datetime) -> Filter:
@@ -64,4 +165,225 @@ def parse(text: str, kind: RowKind, *, now: datetime) -> Filter:
 
     Raises FilterError, one line that names what is wrong, with its `position` in the text.
     """
-    raise NotImplementedError
+    if len(text) > _LONGEST:
+        raise FilterError(f"a filter has at most {_LONGEST} characters", position=_LONGEST)
+    terms: list[_Term] = []
+    bounds: dict[str, datetime] = {}
+    for raw in _split(text):
+        if raw.field in TIMES:
+            _bound(bounds, raw, now)
+        else:
+            terms.append(_term(raw, kind))
+    return Filter(kind, text, now, bounds.get("since"), bounds.get("until"), tuple(terms))
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Character:
+    """One character of a value; a star in quotes is a star."""
+
+    text: str
+    quoted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """A term as it was written, and where it and its value begin."""
+
+    field: str | None
+    negated: bool
+    value: tuple[_Character, ...]
+    position: int
+    value_position: int
+
+    @property
+    def text(self) -> str:
+        return "".join(character.text for character in self.value)
+
+
+def _split(text: str) -> list[_Raw]:
+    terms: list[_Raw] = []
+    position = 0
+    while position < len(text):
+        if text[position].isspace():
+            position += 1
+        else:
+            raw, position = _read_term(text, position)
+            terms.append(raw)
+    return terms
+
+
+def _read_term(text: str, start: int) -> tuple[_Raw, int]:
+    position = start
+    negated = text[position] == "-"
+    if negated:
+        position += 1
+    field: str | None = None
+    match = _FIELD.match(text, position)
+    if match is not None and text[match.end() : match.end() + 1] == ":":
+        field = match[0].lower()
+        position = match.end() + 1
+    value, end = _read_value(text, position)
+    if not value:
+        what = "-" if field is None else f"{field}:"
+        raise FilterError(f"{what} at {start + 1} needs a value behind it", position=start)
+    return _Raw(field, negated, tuple(value), start, position), end
+
+
+def _read_value(text: str, position: int) -> tuple[list[_Character], int]:
+    value: list[_Character] = []
+    opened: int | None = None
+    while position < len(text):
+        character = text[position]
+        if character == '"':
+            opened = position if opened is None else None
+        elif (
+            opened is not None
+            and character == "\\"
+            and text[position + 1 : position + 2]
+            in (
+                '"',
+                "\\",
+            )
+        ):
+            position += 1
+            value.append(_Character(text[position], quoted=True))
+        elif opened is None and character.isspace():
+            break
+        else:
+            value.append(_Character(character, quoted=opened is not None))
+        position += 1
+    if opened is not None:
+        raise FilterError(f"the quote at {opened + 1} is not closed", position=opened)
+    return value, position
+
+
+# --- meaning -------------------------------------------------------------------------------------
+
+
+def _term(raw: _Raw, kind: RowKind) -> _Term:
+    if raw.field is not None and raw.field not in FIELDS[kind]:
+        raise _unknown_field(raw, kind)
+    flags = re.DOTALL if raw.field in EXACT_CASE else re.DOTALL | re.IGNORECASE
+    pattern = re.compile(_expression(raw.value), flags)
+    is_glob = any(character.text in "*?" and not character.quoted for character in raw.value)
+    known = None if raw.field is None else KNOWN[kind].get(raw.field)
+    exact = None if is_glob else raw.text
+    if known is not None:
+        hits = [value for value in known if pattern.fullmatch(value)]
+        if not hits:
+            raise FilterError(
+                f"{raw.field}:{raw.text} at {raw.position + 1}: there is no such {raw.field}; "
+                f"there are {', '.join(sorted(known))}",
+                position=raw.value_position,
+            )
+        exact = hits[0] if len(hits) == 1 and not is_glob else exact
+    return _Term(raw.field, raw.negated, pattern, exact)
+
+
+def _unknown_field(raw: _Raw, kind: RowKind) -> FilterError:
+    fields = ", ".join(sorted((*FIELDS[kind], *TIMES)))
+    return FilterError(
+        f"{raw.field}: at {raw.position + 1} is no field of {kind}; fields: {fields} "
+        f'(quotes look for the text: "{raw.field}:{raw.text}")',
+        position=raw.position,
+    )
+
+
+def _expression(value: tuple[_Character, ...]) -> str:
+    """The value as a regular expression.
+
+    What follows a star is matched at its first place and kept (an atomic group), so that many
+    stars take no longer than few.
+    """
+    parts: list[str] = [""]
+    for character in value:
+        if character.quoted or character.text not in "*?":
+            parts[-1] += re.escape(character.text)
+        elif character.text == "?":
+            parts[-1] += "."
+        elif parts[-1] or len(parts) == 1:
+            parts.append("")
+    if len(parts) == 1:
+        return parts[0]
+    first, *middle, last = parts
+    return first + "".join(f"(?>.*?{part})" for part in middle) + f".*{last}"
+
+
+def _bound(bounds: dict[str, datetime], raw: _Raw, now: datetime) -> None:
+    assert raw.field is not None
+    if raw.negated:
+        other = "until" if raw.field == "since" else "since"
+        raise FilterError(
+            f"-{raw.field} at {raw.position + 1}: times are not negated; write {other}:",
+            position=raw.position,
+        )
+    moment = _moment(raw, now)
+    known = bounds.get(raw.field)
+    stricter = max if raw.field == "since" else min
+    bounds[raw.field] = moment if known is None else stricter(known, moment)
+
+
+def _moment(raw: _Raw, now: datetime) -> datetime:
+    window = _WINDOW.fullmatch(raw.text)
+    try:
+        if window is not None:
+            return now - timedelta(**{_UNITS[window[2]]: int(window[1])})
+        moment = datetime.fromisoformat(raw.text)
+        if moment.tzinfo is None:  # times on the screen are UTC
+            moment = moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise FilterError(
+            f"{raw.field}:{raw.text} at {raw.position + 1} is no time; write 30m, 2h, 7d or "
+            "2026-11-29T03:12:00Z",
+            position=raw.value_position,
+        ) from None
+
+
+# --- what the store can leave out ----------------------------------------------------------------
+
+
+def _receipts_page(exact: dict[str, str], since: datetime | None) -> dict[str, Any]:
+    filters: dict[str, Any] = {} if since is None else {"since": since}
+    if exact.get("id", "").startswith("act_"):
+        filters["action_id"] = exact["id"]
+    if "key" in exact:
+        filters["effect_key"] = exact["key"]
+    if "control" in exact:
+        filters["control"] = exact["control"]
+    return filters
+
+
+def _events_page(exact: dict[str, str]) -> dict[str, Any]:
+    filters: dict[str, Any] = {}
+    if exact.get("id", "").startswith("act_"):
+        filters["action_id"] = exact["id"]
+    if "key" in exact:
+        filters["effect_key"] = exact["key"]
+    if "approval" in exact:
+        filters["approval_id"] = exact["approval"]
+    if "type" in exact:
+        filters["types"] = (exact["type"],)
+    return filters
+
+
+def _effects_page(exact: dict[str, str], now: datetime) -> dict[str, Any]:
+    state = exact.get("state")
+    if state is None:
+        return {}
+    return {"lapsed_at": now} if state == LAPSED else {"state": EffectState(state)}
+
+
+def _approvals_page(exact: dict[str, str], now: datetime) -> dict[str, Any]:
+    filters: dict[str, Any] = {}
+    if "hash" in exact:
+        filters["action_hash"] = exact["hash"]
+    state = exact.get("state")
+    if state is not None and state != ApprovalStatus.EXPIRED:  # expired by the clock or by record
+        filters["status"] = ApprovalStatus(state)
+        if state in (ApprovalStatus.PENDING, ApprovalStatus.GRANTED):
+            filters["live_at"] = now
+    return filters
