@@ -12,15 +12,21 @@ from ctrlrun.state.protocol import (
     StateStore,
     UnitStateStore,
 )
+from ctrlrun.state.sqlite import ExistingSQLiteStore, SQLiteReader, SQLiteStateStore
+from ctrlrun.state.sqlite_open import MIN_SQLITE_VERSION
 
 __all__ = [
+    "MIN_SQLITE_VERSION",
     "Damage",
     "DelegationRecord",
+    "ExistingSQLiteStore",
     "HeldContinuation",
     "InMemoryStateStore",
     "Page",
     "PagedReader",
     "ReceiptRow",
+    "SQLiteReader",
+    "SQLiteStateStore",
     "StateReader",
     "StateStore",
     "UnitStateStore",

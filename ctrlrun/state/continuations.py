@@ -1,0 +1,102 @@
+"""Continuations in a relational store: suspended calls, each held by one unguessable token."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ctrlrun.action import Action
+from ctrlrun.errors import CTRLRunError
+from ctrlrun.state import verdicts
+from ctrlrun.state.core import Reads
+from ctrlrun.state.effects import EffectWrites, rewrite_effect
+from ctrlrun.state.protocol import HeldContinuation
+from ctrlrun.state.rows import action_from, action_json, column_time, damaged
+from ctrlrun.state.session import Session
+
+_HELD = "SELECT continuation, effect_key FROM continuations WHERE continuation <> ''"
+_HELD_ELSEWHERE = (
+    "SELECT effect_key FROM continuations WHERE continuation <> '' AND continuation = ? "
+    "AND effect_key <> ?"
+)
+_BY_KEY = (
+    "SELECT effect_key, action_id, action_json, rounds FROM continuations WHERE effect_key = ?"
+)
+_ROUNDS = "SELECT rounds FROM continuations WHERE effect_key = ?"
+_HOLD = (
+    "INSERT INTO continuations (effect_key, action_id, action_json, continuation, rounds, "
+    "updated_at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (effect_key) DO UPDATE SET "
+    "action_id = excluded.action_id, action_json = excluded.action_json, "
+    "continuation = excluded.continuation, rounds = excluded.rounds, "
+    "updated_at = excluded.updated_at"
+)
+_SPEND = (
+    "UPDATE continuations SET continuation = '', updated_at = ? "
+    "WHERE effect_key = ? AND continuation <> ''"
+)
+
+
+class ContinuationReads(Reads):
+    """What a store tells about suspended calls."""
+
+    def continuation_rounds(self, effect_key: str) -> int:
+        """How often the standing attempt of a key was suspended; 0 if never."""
+        row = self._row(_ROUNDS, (effect_key,))
+        return 0 if row is None else int(row[0])
+
+
+class ContinuationWrites(ContinuationReads, EffectWrites):
+    """Holding a suspended call, and taking it up again once."""
+
+    def hold_continuation(
+        self, action: Action, effect_key: str, continuation: str, until: datetime
+    ) -> int:
+        """Hold the call of a live executing attempt until then; returns its rounds so far.
+
+        Replaces the token that this effect had. Raises as `extend_lease` does, and InvalidArgument
+        when another effect waits for the same token.
+        """
+        document = action_json(action)
+
+        def step(session: Session) -> int:
+            now = self._now()
+            token = verdicts.check_token(continuation)
+            record = self._locked_effect(session, effect_key)
+            verdict = verdicts.extend(record, effect_key, action.action_id, until, now)
+            held = verdict.accepted()
+            if session.row(_HELD_ELSEWHERE, (token, effect_key)) is not None:
+                raise verdicts.token_elsewhere(effect_key)
+            row = session.row(f"{_BY_KEY}{self._dialect.for_update}", (effect_key,))
+            same_attempt = row is not None and row[1] == action.action_id
+            rounds = int(row[3]) + 1 if row is not None and same_attempt else 1
+            rewrite_effect(session, held)
+            values = (effect_key, action.action_id, document, token, rounds, column_time(now))
+            session.execute(_HOLD, values)
+            return rounds
+
+        return self._write(step)
+
+    def take_continuation(self, continuation: str) -> HeldContinuation:
+        """The call that waits for this token, which is spent by that.
+
+        Raises InvalidArgument, always the same one, for a token that nobody waits for, and
+        AmbiguousEffect, with nothing changed, when its attempt is no longer live.
+        """
+
+        def step(session: Session) -> HeldContinuation | CTRLRunError:
+            now = self._now()
+            tokens = session.rows(_HELD)
+            effect_key: str = verdicts.find_token(continuation, tokens)
+            record = self._locked_effect(session, effect_key)
+            row = session.row(f"{_BY_KEY}{self._dialect.for_update}", (effect_key,))
+            assert row is not None
+            refusal = verdicts.takeable(record, effect_key, row[1], now)
+            if refusal is not None or record is None:
+                raise refusal or AssertionError(effect_key)
+            try:
+                action = action_from(row[2])
+            except (ValueError, TypeError, KeyError, AttributeError, CTRLRunError) as error:
+                raise damaged("continuations", effect_key, error) from error
+            session.execute(_SPEND, (column_time(now), effect_key))
+            return HeldContinuation(action, effect_key, record, int(row[3]))
+
+        return self._write(step)

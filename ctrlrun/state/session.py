@@ -1,0 +1,232 @@
+"""Sessions: one connection for each thread of a store, and the transaction it may be in.
+
+Owns who may use a connection when: threads that end, `close()`, `fork()`, and calls that join a
+transaction which their thread has open. Knows no SQL; a dialect's session class brings that.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+Row = tuple[Any, ...]
+Values = Sequence[Any]
+T = TypeVar("T")
+
+_FORK_PATIENCE_S = 6.0  # longer than a call waits for the write lock
+
+
+class Cursor(Protocol):
+    """What a statement leaves behind: the part of DB-API cursors that the store uses."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+
+
+class Session(ABC):
+    """One thread's connection. Entered around each use; entering again nests.
+
+    `active` says that the thread has a write transaction open, which its calls then join. `broken`
+    is the error that ended such a transaction early, or left half of a call in it: nothing more is
+    written in it, and it cannot be committed.
+    """
+
+    def __init__(self) -> None:
+        self.active = False
+        self.broken: BaseException | None = None
+        self.writes = 0
+        self._retired = False
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Self:
+        self._lock.acquire()
+        try:
+            if not self.connected:
+                self.connect()
+        except BaseException:
+            self._lock.release()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if self._retired:
+            self.retire()
+
+    def __del__(self) -> None:
+        # A thread that ends drops its session: the descriptor goes with it.
+        if self.connected:
+            self.disconnect()
+
+    @property
+    @abstractmethod
+    def connected(self) -> bool: ...
+    @abstractmethod
+    def connect(self) -> None: ...
+    @abstractmethod
+    def disconnect(self) -> None: ...
+    @abstractmethod
+    def begin(self, *, durable: bool) -> None:
+        """Open a write transaction, with the write lock held (`durable`: on disk at its commit)."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Commit it; raises `broken` instead when that is set."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Undo it, whatever state it is in."""
+
+    @abstractmethod
+    def savepoint(self) -> Callable[[], None]:
+        """Mark a place in the open transaction; call what is returned to go back to it."""
+
+    @abstractmethod
+    def execute(self, sql: str, values: Values = ()) -> Cursor:
+        """A statement that writes, inside a transaction."""
+
+    @abstractmethod
+    def insert(self, sql: str, values: Values, key: str) -> int:
+        """An insert whose row is given a number by the database, in the column `key`."""
+
+    @abstractmethod
+    def rows(self, sql: str, values: Values = ()) -> list[Row]:
+        """All rows of a read; a column that is not text comes as `bytes`."""
+
+    @abstractmethod
+    def token(self) -> object:
+        """A value that is another one after a commit of any process."""
+
+    def row(self, sql: str, values: Values = ()) -> Row | None:
+        """The first row of a read that finds one at most."""
+        rows = self.rows(sql, values)
+        return rows[0] if rows else None
+
+    def joined(self, step: Callable[[Session], T]) -> T:
+        """One call inside the open transaction: all of it or, if it fails halfway, none of it all.
+
+        A refusal comes before the call's first write, so the transaction goes on after it.
+        """
+        before = self.writes
+        try:
+            return step(self)
+        except BaseException as error:
+            if self.writes != before and self.broken is None:
+                self.broken = error
+            raise
+
+    def nested(self, work: Callable[[], T]) -> T:
+        """A unit inside the open transaction: what leaves it takes its own writes back."""
+        go_back = self.savepoint()
+        try:
+            return work()
+        except BaseException:
+            go_back()
+            raise
+
+    def retire(self) -> None:
+        """Disconnect as soon as nobody uses the session: at once, or when its thread leaves it."""
+        self._retired = True
+        if self._lock.acquire(blocking=False):
+            try:
+                if not self.active:
+                    self._retired = False
+                    self.disconnect()
+            finally:
+                self._lock.release()
+
+    def freeze(self) -> bool:
+        """Disconnect and keep everybody out until `thaw`; False when it stays in use too long."""
+        if not self._lock.acquire(timeout=_FORK_PATIENCE_S):
+            return False
+        if self.connected:
+            self.disconnect()
+        return True
+
+    def thaw(self) -> None:
+        self._lock.release()
+
+
+S = TypeVar("S", bound=Session)
+
+
+class Sessions(Generic[S]):
+    """The sessions of one store, by thread."""
+
+    def __init__(self, make: Callable[[], S]) -> None:
+        self._make = make
+        self._inherited: list[S] = []
+        self._frozen: list[S] = []
+        self._reset()
+        _watch_forks(self)
+
+    def _reset(self) -> None:
+        self._local = threading.local()
+        self._all: weakref.WeakSet[S] = weakref.WeakSet()
+        self._guard = threading.Lock()
+
+    def current(self) -> S:
+        """This thread's session."""
+        try:
+            session: S = self._local.session
+        except AttributeError:
+            session = self._make()
+            with self._guard:
+                self._all.add(session)
+            self._local.session = session
+        return session
+
+    def close(self) -> None:
+        """Disconnect every thread; one that is inside a call disconnects when it leaves it."""
+        with self._guard:
+            sessions = list(self._all)
+        for session in sessions:
+            session.retire()
+
+    def before_fork(self) -> None:
+        """Let no connection be carried over: the child would hold locks that are not its own."""
+        self._guard.acquire()
+        mine = getattr(self._local, "session", None)
+        for session in list(self._all):
+            in_own_transaction = session is mine and session.active
+            if not in_own_transaction and session.freeze():
+                self._frozen.append(session)
+
+    def after_fork_in_parent(self) -> None:
+        for session in self._frozen:
+            session.thaw()
+        self._frozen = []
+        self._guard.release()
+
+    def after_fork_in_child(self) -> None:
+        """Start anew. A connection that could not be closed is kept and never touched again."""
+        self._inherited += [session for session in self._all if session.connected]
+        self._frozen = []
+        self._reset()
+
+
+def _watch_forks(sessions: Sessions[Any]) -> None:
+    """Hooks cannot be taken back, so they hold the sessions weakly."""
+    if not hasattr(os, "register_at_fork"):
+        return
+    watched = weakref.ref(sessions)
+
+    def hook(name: str) -> Callable[[], None]:
+        def run() -> None:
+            alive = watched()
+            if alive is not None:
+                getattr(alive, name)()
+
+        return run
+
+    os.register_at_fork(
+        before=hook("before_fork"),
+        after_in_parent=hook("after_fork_in_parent"),
+        after_in_child=hook("after_fork_in_child"),
+    )

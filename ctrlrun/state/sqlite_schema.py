@@ -1,0 +1,138 @@
+"""SQLite's statements of the persisted format, and of our extensions to it."""
+
+from __future__ import annotations
+
+from ctrlrun.receipt import GENESIS_HASH
+from ctrlrun.state.schema import Migration
+
+LEDGER = (
+    "CREATE TABLE IF NOT EXISTS schema_version (migration_id TEXT PRIMARY KEY, "
+    "applied_at TEXT NOT NULL, ctrlrun_version TEXT NOT NULL)"
+)
+EXTENSION_LEDGER = (
+    "CREATE TABLE IF NOT EXISTS schema_extensions (extension_id TEXT PRIMARY KEY, "
+    "applied_at TEXT NOT NULL, ctrlrun_version TEXT NOT NULL)"
+)
+
+_BASELINE = (
+    """CREATE TABLE IF NOT EXISTS effects (
+        effect_key TEXT PRIMARY KEY,
+        state TEXT NOT NULL,
+        action_id TEXT NOT NULL,
+        attempt INTEGER NOT NULL DEFAULT 1,
+        lease_expires_at TEXT,
+        result_json TEXT,
+        error TEXT,
+        created_at TEXT,
+        updated_at TEXT
+    )""",
+    """CREATE TABLE IF NOT EXISTS continuations (
+        effect_key TEXT PRIMARY KEY,
+        action_id TEXT NOT NULL,
+        action_json TEXT NOT NULL,
+        continuation TEXT NOT NULL,
+        rounds INTEGER NOT NULL DEFAULT 0,
+        updated_at TEXT
+    )""",
+    """CREATE UNIQUE INDEX IF NOT EXISTS continuations_by_value
+        ON continuations (continuation) WHERE continuation <> ''""",
+    """CREATE TABLE IF NOT EXISTS approvals (
+        approval_id TEXT PRIMARY KEY,
+        action_hash TEXT NOT NULL,
+        status TEXT NOT NULL,
+        action_json TEXT NOT NULL,
+        approver TEXT,
+        created_at TEXT,
+        granted_at TEXT,
+        expires_at TEXT,
+        consumed_at TEXT
+    )""",
+    """CREATE TABLE IF NOT EXISTS receipts (
+        receipt_id TEXT PRIMARY KEY,
+        action_id TEXT,
+        effect_key TEXT,
+        result TEXT,
+        json TEXT,
+        ts TEXT
+    )""",
+    """CREATE TABLE IF NOT EXISTS events (
+        event_id INTEGER PRIMARY KEY AUTOINCREMENT,
+        ts TEXT,
+        type TEXT,
+        action_id TEXT,
+        effect_key TEXT,
+        approval_id TEXT,
+        data_json TEXT
+    )""",
+    """CREATE TABLE IF NOT EXISTS delegations (
+        delegation_id TEXT PRIMARY KEY,
+        parent_id TEXT NOT NULL,
+        depth INTEGER NOT NULL,
+        grant_json TEXT NOT NULL,
+        created_by_agent TEXT NOT NULL,
+        created_by_user TEXT,
+        created_via TEXT NOT NULL,
+        created_at TEXT NOT NULL,
+        revoked_at TEXT,
+        revoked_by TEXT
+    )""",
+    "CREATE INDEX IF NOT EXISTS delegations_by_parent ON delegations (parent_id)",
+)
+
+_RECEIPT_CHAIN = (
+    "ALTER TABLE receipts ADD COLUMN seq INTEGER",
+    "ALTER TABLE receipts ADD COLUMN prev_hash TEXT",
+    "ALTER TABLE receipts ADD COLUMN hash TEXT",
+    "CREATE UNIQUE INDEX IF NOT EXISTS receipts_by_seq ON receipts (seq) WHERE seq IS NOT NULL",
+    """CREATE TABLE IF NOT EXISTS receipt_chain (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        seq INTEGER NOT NULL,
+        hash TEXT NOT NULL
+    )""",
+    f"INSERT INTO receipt_chain (id, seq, hash) VALUES (1, 0, '{GENESIS_HASH}') "
+    "ON CONFLICT (id) DO NOTHING",
+)
+
+MIGRATIONS = (
+    Migration("0001_baseline", _BASELINE),
+    Migration("0002_receipt_chain", _RECEIPT_CHAIN),
+    Migration("0003_resolved_by", ("ALTER TABLE effects ADD COLUMN resolved_by TEXT",)),
+    Migration(
+        "0004_policy_provenance",
+        ("ALTER TABLE approvals ADD COLUMN policy_hash_at_approval TEXT",),
+    ),
+)
+
+
+def _index(extension_id: str, definition: str) -> Migration:
+    return Migration(extension_id, (f"CREATE INDEX IF NOT EXISTS {definition}",))
+
+
+# One index each: on a large store an index takes seconds, and the write lock is free in between.
+EXTENSIONS = (
+    _index("x01_events_by_action", "x_events_by_action ON events (action_id)"),
+    _index(
+        "x02_events_by_effect",
+        "x_events_by_effect ON events (effect_key) WHERE effect_key IS NOT NULL",
+    ),
+    _index(
+        "x03_events_by_approval",
+        "x_events_by_approval ON events (approval_id) WHERE approval_id IS NOT NULL",
+    ),
+    _index("x04_receipts_by_action", "x_receipts_by_action ON receipts (action_id, seq)"),
+    _index(
+        "x05_receipts_by_effect",
+        "x_receipts_by_effect ON receipts (effect_key, seq) WHERE effect_key IS NOT NULL",
+    ),
+    _index("x06_receipts_by_time", "x_receipts_by_time ON receipts (ts, seq)"),
+    _index("x07_receipts_unchained", "x_receipts_unchained ON receipts (seq) WHERE seq IS NULL"),
+    _index("x08_effects_by_creation", "x_effects_by_creation ON effects (created_at)"),
+    _index("x09_effects_by_state", "x_effects_by_state ON effects (state, created_at)"),
+    _index(
+        "x10_effects_ambiguous",
+        "x_effects_ambiguous ON effects (updated_at) WHERE state = 'ambiguous'",
+    ),
+    _index("x11_approvals_by_status", "x_approvals_by_status ON approvals (status)"),
+    _index("x12_approvals_by_expiry", "x_approvals_by_expiry ON approvals (status, expires_at)"),
+    _index("x13_approvals_by_action", "x_approvals_by_action ON approvals (action_hash)"),
+)

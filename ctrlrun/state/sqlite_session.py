@@ -1,0 +1,296 @@
+"""SQLite: how a session waits, syncs and reads, and what its SQL spells in its own way."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from ctrlrun.errors import InvalidArgument
+from ctrlrun.state.dialect import Filter, Order
+from ctrlrun.state.session import Cursor, Row, Session, Values
+
+T = TypeVar("T")
+
+BUSY_PATIENCE_S = 5.0
+_FIRST_PAUSE_S = 0.0005
+_LONGEST_PAUSE_S = 0.01
+
+Connect = Callable[[str], sqlite3.Connection]
+"""Makes the connection to a `file:` URI: the seam for a file system that fails on purpose."""
+
+Identity = tuple[int, int]
+"""Which file: its device and inode."""
+
+Check = Callable[[sqlite3.Connection, Identity | None], None]
+"""Looks at a new connection, and may refuse it."""
+
+_serials = count(1)
+
+
+def open_connection(uri: str) -> sqlite3.Connection:
+    """A connection in autocommit, without a busy handler of its own: `patiently` waits."""
+    return sqlite3.connect(
+        uri,
+        uri=True,
+        timeout=0,
+        isolation_level=None,
+        cached_statements=256,
+        check_same_thread=False,
+    )
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether somebody else holds the lock."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF == sqlite3.SQLITE_BUSY
+
+
+def patiently(run: Callable[[], T]) -> T:
+    """`run`, repeated while another process holds the lock, for 5 s; then its error.
+
+    SQLite's own handler looks again every 100 ms: with eight busy processes some would wait in vain
+    beside a lock that was free many times.
+    """
+    try:
+        return run()
+    except sqlite3.OperationalError as error:
+        if not is_busy(error):
+            raise
+    deadline = time.monotonic() + BUSY_PATIENCE_S
+    pause = _FIRST_PAUSE_S
+    while True:
+        time.sleep(pause)
+        try:
+            return run()
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() >= deadline:
+                raise
+        pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+
+class SQLiteSession(Session):
+    """One thread's connection to one file.
+
+    `target` is the URI of the file at `path`; `check` is asked about each new connection.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        path: str,
+        connect: Connect,
+        durability: str | None,
+        check: Check,
+    ) -> None:
+        # Before anything can fail: `__del__` looks at it.
+        self._connection: sqlite3.Connection | None = None
+        super().__init__()
+        self._target = target
+        self._path = path
+        self._make = connect
+        self._durability = durability
+        self._check = check
+        self._synchronous = ""
+        self._identity: Identity | None = None
+        self._serial = 0
+        self._savepoints = 0
+
+    # --- the connection --------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        """The connection; there is one inside `with session`."""
+        assert self._connection is not None
+        return self._connection
+
+    def connect(self) -> None:
+        connection = self._make(self._target)
+        try:
+            self._identity = file_identity(self._path)
+            self._synchronous = ""
+            self._check(connection, self._identity)
+        except BaseException:
+            connection.close()
+            raise
+        self._serial = next(_serials)
+        self._connection = connection
+
+    def disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def token(self) -> object:
+        """Counts what others commit and what this connection did, in this very file."""
+        identity = file_identity(self._path)
+        if identity != self._identity and not self.active:
+            self.disconnect()
+            if identity is None:
+                return None
+            self.connect()
+        version = self.rows("PRAGMA data_version")[0][0]
+        return (identity, self._serial, version, self.connection.total_changes)
+
+    # --- transactions ----------------------------------------------------------------------------
+
+    def begin(self, *, durable: bool) -> None:
+        wanted = "FULL" if self._is_full(durable=durable) else "NORMAL"
+        connection = self.connection
+        if wanted != self._synchronous:
+            connection.execute(f"PRAGMA synchronous={wanted}")
+            self._synchronous = wanted
+        patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+        self.active = True
+        self.broken = None
+
+    def _is_full(self, *, durable: bool) -> bool:
+        return durable if self._durability is None else self._durability == "full"
+
+    def commit(self) -> None:
+        if self.broken is not None:
+            raise self.broken
+        self.connection.execute("COMMIT")
+        self.active = False
+
+    def rollback(self) -> None:
+        connection = self.connection
+        try:
+            # Errors like a full disk have rolled back by themselves.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self.disconnect()
+        finally:
+            self.active = False
+            self.broken = None
+
+    def savepoint(self) -> Callable[[], None]:
+        self._savepoints += 1
+        name = f"nested_{self._savepoints % 8}"
+        self.execute(f"SAVEPOINT {name}")
+
+        def go_back() -> None:
+            if self.connection.in_transaction:
+                self.connection.execute(f"ROLLBACK TO {name}")
+
+        return go_back
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def execute(self, sql: str, values: Values = ()) -> Cursor:
+        return self._write(sql, values)
+
+    def insert(self, sql: str, values: Values, key: str) -> int:
+        event_id = self._write(sql, values).lastrowid
+        assert event_id is not None
+        return event_id
+
+    def _write(self, sql: str, values: Values) -> sqlite3.Cursor:
+        if self.broken is not None:
+            raise self.broken
+        try:
+            cursor = self.connection.execute(sql, values)
+        except sqlite3.Error as error:
+            self._note(error)
+            raise
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise InvalidArgument(f"a value cannot be stored: {error}") from None
+        if cursor.rowcount > 0:
+            self.writes += 1
+        return cursor
+
+    def rows(self, sql: str, values: Values = ()) -> list[Row]:
+        connection = self.connection
+
+        def read() -> list[Row]:
+            return connection.execute(sql, values).fetchall()
+
+        try:
+            return read() if self.active else patiently(read)
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", None) is None:  # not from SQLite: bytes, no text
+                return self._undecoded(read)
+            self._note(error)
+            raise
+        except sqlite3.Error as error:
+            self._note(error)
+            raise
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise InvalidArgument(f"a value cannot be looked up: {error}") from None
+
+    def _undecoded(self, read: Callable[[], list[Row]]) -> list[Row]:
+        """Once more, with columns that are not UTF-8 as they are: one such row is one damaged row."""
+        connection = self.connection
+        connection.text_factory = _text_or_bytes
+        try:
+            return read()
+        finally:
+            connection.text_factory = str
+
+    def _note(self, error: sqlite3.Error) -> None:
+        """Some errors end the transaction; what followed would be committed by itself."""
+        if self.active and not self.connection.in_transaction and self.broken is None:
+            self.broken = error
+
+
+def file_identity(path: str) -> Identity | None:
+    """Which file stands at the path."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _text_or_bytes(data: bytes) -> str | bytes:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data
+
+
+# --- what SQLite spells in its own way -----------------------------------------------------------
+
+_PLAIN_ID = re.compile(r"[A-Za-z0-9 ._:+-]+")
+
+_STORED = MappingProxyType(
+    {
+        "approvals": Order(None, "rowid"),
+        "delegations": Order(None, "rowid"),
+        "effects": Order("created_at", "rowid"),
+        "receipts": Order("seq", "rowid"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SQLiteDialect:
+    """The SQL fragments of SQLite: its write lock is the whole database's, its order is by bytes."""
+
+    for_update: str = ""
+    byte_order: str = ""
+
+    @property
+    def stored(self) -> Mapping[str, Order]:
+        return _STORED
+
+    def has_control(self, control: str) -> Filter:
+        named = "EXISTS (SELECT 1 FROM json_each(json, '$.controls') WHERE value = ?)"
+        values: tuple[Any, ...] = (control,)
+        if _PLAIN_ID.fullmatch(control):
+            # Such an id has one spelling in JSON: most documents need not be parsed to be ruled out.
+            named = f"instr(json, ?) > 0 AND {named}"
+            values = (json.dumps(control), control)
+        return Filter(f"CASE WHEN json_valid(json) THEN ({named}) ELSE 1 END", values)
