@@ -1,12 +1,28 @@
-"""Sinks: who hears of each event and receipt after the commit that holds it."""
+"""Sinks: who hears of each event and receipt after the commit that holds it.
+
+A sink never decides and never refuses. The store is the truth; a file beside it is for `tail`, `jq`
+and whoever collects lines. The rules are in docs/events.md.
+"""
 
 from __future__ import annotations
 
+import errno
 import logging
-from collections.abc import Iterable
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from ctrlrun.receipt import Event, Receipt
+from ctrlrun.errors import InvalidArgument
+from ctrlrun.receipt import EVENTS_FILENAME, RECEIPTS_FILENAME, Event, Receipt
+
+if sys.platform != "win32":
+    import fcntl
+
+_PATIENCE_SECONDS = 1.0
 
 log = logging.getLogger("ctrlrun.sinks")
 
@@ -41,3 +57,150 @@ def tell(sinks: Iterable[EventSink], entry: Event | Receipt) -> None:
                 else ("on_event", str(entry.type))
             )
             log.warning("%s.%s failed on %s", type(sink).__name__, method, name, exc_info=True)
+
+
+class JSONLEventSink:
+    """Appends events and receipts to two files of JSON Lines in one directory.
+
+    Every line is written at once, so that processes interleave whole lines, and the file is opened
+    for each, so that one that was moved away is made again. With `max_bytes` a file that a line
+    would make longer than that is first renamed to `<name>.1` (the newest), `.1` to `.2` and so on
+    up to `keep`; it happens once, however many processes write, and no line comes to a file after
+    it was renamed. Files and directories that are made here are the user's alone (0600, 0700); the
+    modes of what exists are left as they are.
+
+    Nothing exists before the first line. Raises InvalidArgument for a `max_bytes` or `keep` that is
+    not positive; writing raises OSError.
+    """
+
+    def __init__(
+        self, directory: str | os.PathLike[str], max_bytes: int | None = None, keep: int = 5
+    ) -> None:
+        self._directory = Path(directory)
+        self._max_bytes = None if max_bytes is None else _positive(max_bytes, "max_bytes")
+        self._keep = _positive(keep, "keep")
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are."""
+        return self._directory
+
+    @property
+    def events_path(self) -> Path:
+        """The file of events."""
+        return self._directory / EVENTS_FILENAME
+
+    @property
+    def receipts_path(self) -> Path:
+        """The file of receipts."""
+        return self._directory / RECEIPTS_FILENAME
+
+    def on_event(self, event: Event) -> None:
+        """Append an event."""
+        self._append(self.events_path, event.to_json())
+
+    def on_receipt(self, receipt: Receipt) -> None:
+        """Append a receipt."""
+        self._append(self.receipts_path, receipt.to_json())
+
+    def _append(self, path: Path, text: str) -> None:
+        # In JSON the escape of a lone surrogate is that surrogate.
+        line = text.encode("utf-8", "backslashreplace") + b"\n"
+        while not self._try_append(path, line):
+            pass
+
+    def _try_append(self, path: Path, line: bytes) -> bool:
+        """Append the line; False when the file was moved away before that."""
+        with _opened(path) as file:
+            locked = _lock(file, exclusive=self._max_bytes is not None)
+            if locked and not _is_at(file, path):
+                return False
+            if locked and self._is_full(file, len(line)) and _moved(path, self._keep):
+                return False
+            _write_whole(file, line)
+            return True
+
+    def _is_full(self, file: int, coming: int) -> bool:
+        if self._max_bytes is None:
+            return False
+        size = os.fstat(file).st_size
+        return size > 0 and size + coming > self._max_bytes
+
+
+def _positive(value: object, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidArgument(f"{name} must be a positive integer, not {value!r}")
+    return value
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """A descriptor that appends; the file and its directory are made when they are missing."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    try:
+        file = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        _make_private(path.parent)
+        file = os.open(path, flags, 0o600)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
+def _make_private(directory: Path) -> None:
+    if not directory.is_dir():
+        _make_private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def _write_whole(file: int, line: bytes) -> None:
+    if os.write(file, line) != len(line):
+        raise OSError(errno.ENOSPC, "only a part of the line could be written")
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Whether the open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(file), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _moved(path: Path, keep: int) -> bool:
+    """Whether a full file made way, the earlier ones too; one that cannot be moved grows on."""
+    try:
+        free = next((n for n in range(1, keep) if not _numbered(path, n).exists()), keep)
+        for number in range(free - 1, 0, -1):
+            os.replace(_numbered(path, number), _numbered(path, number + 1))
+        os.replace(path, _numbered(path, 1))
+    except OSError as error:
+        log.warning("%s cannot be rotated: %s", path, error)
+        return False
+    return True
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
+
+
+def _lock(file: int, *, exclusive: bool) -> bool:
+    """Hold the file until it is closed: shared to append, alone to rename.
+
+    False where that cannot be had: no such locks here, or another process was stopped while it
+    held the file. Its line is appended all the same, and the file stays where it is.
+    """
+    if sys.platform == "win32":
+        return False
+    mode = fcntl.LOCK_NB | (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+    give_up = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            fcntl.flock(file, mode)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                return False
+            time.sleep(0.0005)
+        except OSError:
+            return False
