@@ -2,7 +2,7 @@
 
 UTF-8, keys sorted by code point, separators without spaces, only the mandatory escapes. What has
 no single spelling (floats, non-string keys, bytes, dates) is refused, never coerced. The rules are
-in docs/format.md.
+in docs/actions.md.
 """
 
 from __future__ import annotations

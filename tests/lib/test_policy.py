@@ -53,7 +53,7 @@ def test_an_empty_policy_of_each_version_denies_all(version: int) -> None:
     assert decide(policy) == Evaluation(Decision.DENY, "unknown_action", ())
     assert (policy.environment, policy.mode, policy.version) == (None, "enforce", None)
     assert (policy.authority, policy.source) == (None, "<string>")
-    assert dict(policy.actions) == dict(policy.controls) == {}
+    assert (dict(policy.actions), dict(policy.controls)) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -337,6 +337,7 @@ def test_mcp_options() -> None:
         policy = load(entry({"decision": "allow", "mcp": value}, 2))
         assert policy.mcp_options("a.b").not_executed_on_error is flag
     assert load(document()).mcp_options("unlisted") == McpOptions(not_executed_on_error=False)
+    refused: Any
     for refused in (
         [],
         True,
@@ -571,8 +572,9 @@ def test_rules_can_be_read_as_a_person_reads_them() -> None:
     ]
     assert first.decision is Decision.ALLOW
     assert (last.conditions, last.decision) == ((), Decision.DENY)
+    actions: Any = policy.actions
     for change in (
-        lambda: policy.actions.__setitem__("x", policy.actions["a.b"]),  # type: ignore[attr-defined]
+        lambda: actions.__setitem__("x", actions["a.b"]),
         lambda: setattr(policy.actions["a.b"], "decision", Decision.ALLOW),
         lambda: setattr(first, "decision", Decision.ALLOW),
         lambda: setattr(first.conditions[1], "operand", 10**9),
