@@ -18,7 +18,7 @@ from ctrlrun.errors import InvalidArgument, StoreNotFound
 from ctrlrun.state import schema
 from ctrlrun.state.schema import Classification, Found, Migration
 from ctrlrun.state.sqlite_schema import EXTENSION_LEDGER, EXTENSIONS, LEDGER, MIGRATIONS
-from ctrlrun.state.sqlite_session import Connect, Identity, is_busy, patiently
+from ctrlrun.state.sqlite_session import Connect, Identity, is_busy, open_connection, patiently
 
 MIN_SQLITE_VERSION = (3, 35, 0)
 
@@ -155,6 +155,19 @@ class Gate:
         elif identity is None or identity != self._known:
             check_ready(connection, self._path)
         self._known = identity
+
+
+def applied_migrations(
+    path: str | os.PathLike[str], *, connect: Connect = open_connection
+) -> tuple[str, ...]:
+    """The migrations that a SQLite file records, in order; `()` for one that has no record.
+
+    Only reads. Raises StoreNotFound when there is no file, InvalidArgument when it is no database.
+    """
+    place = check_path(path)
+    require_file(place)
+    with naming(place), contextlib.closing(connect(uri(place, "ro"))) as connection:
+        return tuple(sorted(patiently(lambda: look(connection)).recorded))
 
 
 # --- bringing to head ----------------------------------------------------------------------------
