@@ -1,0 +1,60 @@
+"""`ctrlrun --help` costs little more than click."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.helpers import clean_environ
+
+HEAVY = ("textual", "rich", "watchfiles", "yaml", "sqlite3", "psycopg", "httpx", "ctrlrun.state")
+
+
+def imported(*arguments: str, cwd: Path) -> set[str]:
+    """The modules that a run of the interpreter loads."""
+    child = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments],
+        cwd=cwd,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = (line for line in child.stderr.splitlines() if line.startswith("import time:"))
+    return {line.rpartition("|")[2].strip() for line in lines}
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",)])
+def test_help_loads_nothing_heavy(here: Path, arguments: tuple[str, ...]) -> None:
+    loaded = imported("-m", "ctrlrun", *arguments, cwd=here)
+    assert "click" in loaded
+    assert [name for name in loaded if name.startswith(HEAVY)] == []
+
+
+@pytest.mark.parametrize("command", ["receipts", "approve", "init"])
+def test_no_command_but_the_console_loads_what_draws(here: Path, command: str) -> None:
+    loaded = imported("-m", "ctrlrun", command, "--help", cwd=here)
+    assert [name for name in loaded if name.startswith(("textual", "watchfiles"))] == []
+
+
+def test_help_costs_less_than_half_more_than_click(here: Path) -> None:
+    def fastest(*arguments: str) -> float:
+        times = []
+        for _ in range(7):
+            start = time.perf_counter()
+            subprocess.run(
+                [sys.executable, *arguments],
+                cwd=here,
+                env=clean_environ(),
+                stdout=subprocess.DEVNULL,
+                check=True,
+            )
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    click = fastest("-c", "import click")
+    assert fastest("-m", "ctrlrun", "--help") < 1.5 * click
