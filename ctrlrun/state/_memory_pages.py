@@ -16,6 +16,7 @@ from ctrlrun.action import Action
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.clock import column_timestamp
 from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun.errors import InvalidArgument
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state.page import (
     START,
@@ -135,8 +136,8 @@ class MemoryPages:
             window = _window(
                 self._tables.receipts,
                 lambda row: row.seq,
-                _bound(before, _number),
-                _bound(after, _number),
+                _before(before, _number),
+                _after(after, _number, 0),
                 limit,
                 keep,
             )
@@ -173,8 +174,8 @@ class MemoryPages:
             window = _window(
                 self._tables.events,
                 lambda row: row.event_id,
-                _bound(before, _number),
-                _bound(after, _number),
+                _before(before, _number),
+                _after(after, _number, 0),
                 limit,
                 keep,
             )
@@ -205,14 +206,14 @@ class MemoryPages:
     ) -> Page[EffectRecord]:
         """Some effects by when they were created, or last changed."""
         keep = _effect_filter(state, lapsed_at)
-        key = by_creation if order == "created" else _by_change
+        key = _known({"created": by_creation, "updated": _by_change}, order)
         with self._lock:
             check_page(before, after, limit)
             window = _window(
                 sorted(self._tables.effects.values(), key=key),
                 key,
-                _bound(before, _text_key),
-                _bound(after, _text_key),
+                _before(before, _text_key),
+                _after(after, _text_key, ""),
                 limit,
                 keep,
             )
@@ -239,14 +240,14 @@ class MemoryPages:
     ) -> Page[ApprovalRecord]:
         """Some requests in the order in which they came, or expire."""
         keep = _approval_filter(status, action_hash, live_at)
-        key = _by_number if order == "stored" else _by_expiry
+        key = _known({"stored": _by_number, "expiry": _by_expiry}, order)
         with self._lock:
             check_page(before, after, limit)
             window = _window(
                 sorted(self._tables.approvals.values(), key=key),
                 key,
-                _bound(before, _text_key),
-                _bound(after, _text_key),
+                _before(before, _text_key),
+                _after(after, _text_key, ""),
                 limit,
                 keep,
             )
@@ -292,13 +293,21 @@ def _page(window: list[R], cursor: Callable[[R], str], read: Callable[[R], T]) -
     return Page(tuple(map(read, window)), cursor(window[0]), cursor(window[-1]))
 
 
-def _bound(cursor: str | None, parse: Callable[[str], K]) -> K | None:
+def _before(cursor: str | None, parse: Callable[[str], K]) -> K | None:
     return None if cursor is None else parse(cursor)
 
 
+def _after(cursor: str | None, parse: Callable[[str], K], start: K) -> K | None:
+    return start if cursor == START else _before(cursor, parse)
+
+
+def _known(orders: dict[str, T], name: str) -> T:
+    if name not in orders:
+        raise InvalidArgument(f"no order {name!r}; there is: {', '.join(orders)}")
+    return orders[name]
+
+
 def _number(cursor: str) -> int:
-    if cursor == START:
-        return 0
     if not (cursor.isascii() and cursor.isdigit()):
         raise bad_cursor(cursor)
     return int(cursor)
@@ -309,7 +318,7 @@ _SORTED_CURSOR = re.compile(r"(?:[0-9T:.+-]+/)?[0-9]{12}")
 
 def _text_key(cursor: str) -> str:
     """A cursor of a list whose keys are texts that sort: it is the key itself."""
-    if cursor != START and not _SORTED_CURSOR.fullmatch(cursor):
+    if not _SORTED_CURSOR.fullmatch(cursor):
         raise bad_cursor(cursor)
     return cursor
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from ctrlrun.action import Action
 from ctrlrun.approval import Approval, ApprovalRecord, ApprovalRequest, ApprovalStatus
+from ctrlrun.canonical import has_surrogate
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.effect import (
     DEFAULT_LEASE,
@@ -102,7 +103,7 @@ class InMemoryStateStore(MemoryPages):
         self._changes += 1
 
     def _now(self) -> datetime:
-        return self._clock().astimezone(UTC)
+        return _aware(self._clock(), "the clock's time").astimezone(UTC)
 
     # --- effects -------------------------------------------------------------------------------
 
@@ -271,7 +272,7 @@ class InMemoryStateStore(MemoryPages):
 
     def put_approval_request(self, request: ApprovalRequest) -> None:
         """Store a pending request; InvalidArgument for an id that is taken."""
-        verdicts.check_name(request.request_id, "request_id")
+        _check_texts(request.request_id, request.action_hash, request.policy_hash)
         with self._lock:
             approvals = self._tables.approvals
             if request.request_id in approvals:
@@ -355,6 +356,10 @@ class InMemoryStateStore(MemoryPages):
 
     def put_delegation(self, record: DelegationRecord) -> None:
         """Store a delegation; InvalidArgument for an id that is taken."""
+        verdicts.check_name(record.delegation_id, "delegation_id")
+        _aware(record.created_at, "created_at")
+        _check_texts(record.parent_id, record.grant_json, record.created_by_agent)
+        _check_texts(record.created_by_user, record.created_via, record.revoked_by)
         with self._lock:
             if record.delegation_id in self._tables.delegations:
                 raise InvalidArgument(f"the delegation {record.delegation_id} already exists")
@@ -362,6 +367,8 @@ class InMemoryStateStore(MemoryPages):
 
     def revoke_delegation(self, delegation_id: str, *, by: str, at: datetime) -> bool:
         """Revoke it: True once, False from then on; InvalidArgument for an unknown id."""
+        _aware(at, "at")
+        _check_texts(by)
         with self._lock:
             record = self._tables.delegations.get(delegation_id)
             if record is None:
@@ -394,6 +401,8 @@ class InMemoryStateStore(MemoryPages):
     def append_event(self, event: Event) -> Event:
         """The event with the id that it was given; InvalidArgument for data that is not JSON."""
         text = event_data_json(event)
+        _aware(event.ts, "ts")
+        _check_texts(str(event.type), event.action_id, event.effect_key, event.approval_id)
         with self._lock:
             events = self._tables.events
             stored = replace(event, event_id=len(events) + 1)
@@ -407,6 +416,7 @@ class InMemoryStateStore(MemoryPages):
 
     def put_receipt(self, receipt: Receipt) -> Receipt:
         """The receipt in its place in the chain; InvalidArgument for an id that is taken."""
+        _aware(receipt.finished_at, "finished_at")
         with self._lock:
             if receipt.receipt_id in self._tables.receipt_ids:
                 raise InvalidArgument(f"the receipt {receipt.receipt_id} already exists")
@@ -430,6 +440,19 @@ class InMemoryStateStore(MemoryPages):
                 return 0, GENESIS_HASH
             last = self._tables.receipts[-1]
             return last.seq, last.receipt.hash or GENESIS_HASH
+
+
+def _aware(moment: datetime, name: str) -> datetime:
+    if moment.utcoffset() is None:
+        raise InvalidArgument(f"{name} {moment.isoformat()} has no offset from UTC")
+    return moment
+
+
+def _check_texts(*texts: str | None) -> None:
+    """Refuse what a column of a store on disk cannot hold."""
+    for text in texts:
+        if text is not None and has_surrogate(text):
+            raise InvalidArgument(f"{text!a} holds a lone surrogate, which is not text")
 
 
 def _restore(table: dict[K, V], key: K, value: V) -> None:
