@@ -221,6 +221,7 @@ def test_a_reservation_lost_before_it_began(world: Make) -> None:
 
 def test_a_receipt_that_fails_on_a_refusal_never_starts_the_executor(clock: Clock) -> None:
     """The second writing of a refusal finds the key free: that path must not stand."""
+
     class Freed(Failing):
         def _fail(self, *args: Any, **kwargs: Any) -> Any:
             self.freed = True
@@ -290,6 +291,7 @@ def test_what_commits_together(
 
 def test_work_that_runs_twice_writes_once(clock: Clock) -> None:
     """A store may have to repeat a transaction; nothing of the first run may stay."""
+
     class Again(Exception):
         pass
 

@@ -44,7 +44,13 @@ def denied_request(w: World) -> str:
         (9000, None, "PROP EVAL RES START COM", "rule[2]", False),
         (1000, None, "PROP EVAL RES START COM", "approval_required", False),
         (1000, lambda w: w.granted(1000), "PROP EVAL RES* START* COM*", None, True),
-        (1000, lambda w: w.granted(2000), "PROP EVAL INV* RES START COM", "approval_mismatch", False),
+        (
+            1000,
+            lambda w: w.granted(2000),
+            "PROP EVAL INV* RES START COM",
+            "approval_mismatch",
+            False,
+        ),
         (1000, denied_request, "PROP EVAL ADEN* RES START COM", "approval_denied", False),
         (1000, presented_pending, "PROP EVAL INV* RES START COM", "approval_mismatch", False),
         (1000, lambda w: "apr_no", "PROP EVAL INV* RES START COM", "approval_mismatch", False),
@@ -103,7 +109,9 @@ def test_a_refused_key_runs_and_never_touches_the_record(
     w = world("observe")
     leave(w, state)
     record = w.store.get_effect("pay:p1")
-    assert w.caught(amount, executor=raising(OSError("x")), reconcile=raising(OSError())) is not None
+    assert (
+        w.caught(amount, executor=raising(OSError("x")), reconcile=raising(OSError())) is not None
+    )
     assert w.codes() == "PROP EVAL REF START AMB"
     assert would(w.last)[2] == (blocked if amount == 100 else "rule[2]")
     assert (w.last.execution, w.last.attempt) == ("ambiguous", 1)

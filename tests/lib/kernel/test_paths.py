@@ -58,7 +58,13 @@ def facts(receipt: Receipt) -> tuple[str, str, str, str | None, bool, str | None
             "PROP EVAL CONS* RES* START* COM*",
             ("approve", "rule[1]", True, "cli:local"),
         ),
-        (1000, None, True, "PROP EVAL CONS* START* COM*", ("approve", "rule[1]", True, "cli:local")),
+        (
+            1000,
+            None,
+            True,
+            "PROP EVAL CONS* START* COM*",
+            ("approve", "rule[1]", True, "cli:local"),
+        ),
         (
             100,
             "pay:p1",

@@ -210,7 +210,9 @@ def test_bad_calls_leave_no_trace(control: Control) -> None:
 def test_an_unresolvable_key_is_refused_before_policy_in_either_mode(
     clock: Clock, mode: str
 ) -> None:
-    text = POLICY.replace("policy/v2", "policy/v3").replace("actions:", f"mode: {mode}\nactions:", 1)
+    text = POLICY.replace("policy/v2", "policy/v3").replace(
+        "actions:", f"mode: {mode}\nactions:", 1
+    )
     control = Control(Policy.from_yaml(text), InMemoryStateStore(clock=clock), clock=clock)
 
     @protect("note", effect="note:{id}", control=control)

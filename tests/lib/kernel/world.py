@@ -89,6 +89,7 @@ class Wrapped:
 
 def _sqlite(clock: Clock, folder: Path) -> Any:
     from ctrlrun.state.sqlite import SQLiteStateStore
+
     return SQLiteStateStore(folder / "state.db", clock=clock)
 
 
@@ -123,9 +124,7 @@ class World:
         self.sink = Sink()
         self.calls: list[str] = []
         self.policy = Policy.from_yaml(POLICY.format(mode=mode))
-        self.control = Control(
-            self.policy, store, clock=clock, sinks=[self.sink], **options
-        )
+        self.control = Control(self.policy, store, clock=clock, sinks=[self.sink], **options)
 
     def action(self, amount: int = 100, **changes: Any) -> Action:
         facts: dict[str, Any] = {"principal": Principal("a"), **changes}
