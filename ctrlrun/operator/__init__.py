@@ -5,8 +5,7 @@ answers, one place reads. Names load on first use, so that a kernel that answers
 only screens need.
 
 Where a function has its module's name, import it from there: `ctrlrun.operator.money.money`,
-`ctrlrun.operator.timeline.timeline`, `ctrlrun.operator.difference.difference`; filters are read by
-`ctrlrun.operator.filter.parse`.
+`ctrlrun.operator.timeline.timeline`, `ctrlrun.operator.difference.difference`.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
     from ctrlrun.operator.difference import Sign as Sign
     from ctrlrun.operator.difference import differing as differing
     from ctrlrun.operator.facts import ApprovalFacts as ApprovalFacts
+    from ctrlrun.operator.facts import EarlierRequest as EarlierRequest
     from ctrlrun.operator.facts import EffectFacts as EffectFacts
     from ctrlrun.operator.facts import HookAnswer as HookAnswer
     from ctrlrun.operator.facts import MutationFacts as MutationFacts
-    from ctrlrun.operator.facts import OtherRequest as OtherRequest
     from ctrlrun.operator.facts import Refusals as Refusals
     from ctrlrun.operator.facts import approval_facts as approval_facts
     from ctrlrun.operator.facts import effect_facts as effect_facts
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from ctrlrun.operator.feed import follow as follow
     from ctrlrun.operator.filter import Filter as Filter
     from ctrlrun.operator.filter import RowKind as RowKind
+    from ctrlrun.operator.filter import parse as parse
     from ctrlrun.operator.inbox import InboxCounts as InboxCounts
     from ctrlrun.operator.inbox import InboxRow as InboxRow
     from ctrlrun.operator.inbox import Lane as Lane
@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from ctrlrun.operator.policy_view import read_policy as read_policy
     from ctrlrun.operator.risk import PolicyStand as PolicyStand
     from ctrlrun.operator.risk import Risk as Risk
+    from ctrlrun.operator.search import Found as Found
+    from ctrlrun.operator.search import search as search
     from ctrlrun.operator.seen import SeenAction as SeenAction
     from ctrlrun.operator.seen import SeenIn as SeenIn
     from ctrlrun.operator.seen import action_of_receipt as action_of_receipt
@@ -98,7 +100,7 @@ _HOME = {
         ),
         "facts": (
             "ApprovalFacts",
-            "OtherRequest",
+            "EarlierRequest",
             "EffectFacts",
             "HookAnswer",
             "MutationFacts",
@@ -118,6 +120,7 @@ _HOME = {
         "filter": (
             "Filter",
             "RowKind",
+            "parse",
         ),
         "inbox": (
             "InboxCounts",
@@ -150,6 +153,10 @@ _HOME = {
         "risk": (
             "PolicyStand",
             "Risk",
+        ),
+        "search": (
+            "Found",
+            "search",
         ),
         "seen": (
             "SeenAction",

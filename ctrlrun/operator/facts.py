@@ -35,7 +35,7 @@ _REFUSED = (EventType.EFFECT_RESERVATION_REFUSED,)
 
 
 @dataclass(frozen=True, slots=True)
-class OtherRequest:
+class EarlierRequest:
     """Another request about the same action (`differences` empty) or the same effect key."""
 
     record: ApprovalRecord
@@ -63,7 +63,7 @@ class ApprovalFacts:
     effect_key: str | None
     receipts: tuple[Receipt, ...]
     more_receipts: bool
-    others: tuple[OtherRequest, ...]
+    others: tuple[EarlierRequest, ...]
     reason: str | None
     rule_text: str | None
     controls: tuple[str, ...]
@@ -220,7 +220,7 @@ def _rule(
 
 def _other_requests(
     reader: PagedReader, record: ApprovalRecord, effect_key: str | None, now: datetime
-) -> tuple[OtherRequest, ...]:
+) -> tuple[EarlierRequest, ...]:
     """Requests about the same action or the same effect, newest first."""
     found = {
         other.approval_id: other
@@ -245,7 +245,7 @@ def _asked_about(reader: PagedReader, effect_key: str | None) -> list[str]:
     return [event.approval_id for event in asked if event.approval_id is not None]
 
 
-def _other_request(record: ApprovalRecord, other: ApprovalRecord, now: datetime) -> OtherRequest:
+def _other_request(record: ApprovalRecord, other: ApprovalRecord, now: datetime) -> EarlierRequest:
     fields: tuple[FieldDifference, ...] = ()
     if other.action_hash != record.action_hash:
         fields = differing(
@@ -255,7 +255,7 @@ def _other_request(record: ApprovalRecord, other: ApprovalRecord, now: datetime)
             )
         )
     is_later = other.request.created_at > record.request.created_at
-    return OtherRequest(other, other.status_at(now), fields, is_later)
+    return EarlierRequest(other, other.status_at(now), fields, is_later)
 
 
 # --- an effect -----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ctrlrun.clock import Clock, utc_now
+from ctrlrun.operator.desk import ReadingDesk
 from ctrlrun.operator.feed_file import EventsFile, FileRead
 from ctrlrun.operator.feed_store import StoreRead, StoreTail
 from ctrlrun.operator.feed_watch import FileWatcher, WatchedFile
@@ -79,7 +80,7 @@ class FeedBatch:
     `changed` says that something in the store did, with or without events; `more` that the batch is
     full and the next is ready; `store_replaced` that everything read before is of a store that is
     no longer there. `unparseable` counts the lines of the events file that were no events, and
-    `damaged` the rows of the store that could not be read, both in this batch. `skew` is how far
+    `damaged` the rows of the store that could not be read, both since the start. `skew` is how far
     the newest event's clock is off ours (positive: ahead), None within two seconds. `error` is set
     while the store is out of reach; events of the file go on coming meanwhile.
     """
@@ -96,27 +97,21 @@ class FeedBatch:
     skew: timedelta | None = None
     error: FeedError | None = None
 
-    @property
-    def is_news(self) -> bool:
-        """Whether it says anything at all."""
-        return self != FeedBatch()
-
 
 class Feed:
     """The live feed of one store.
 
-    `open_reader` opens a reader, in the feed's thread: `ReadingDesk.reader`. `store_path` is the
-    store's file, None for one that is no file; `events_path` its events file, None for none;
-    `policy_path` is watched for changes. With `receipts` batches hold new receipts too. It starts
-    behind what the store holds at the first poll, or behind `after_event_id`.
+    `source` is a desk, or what opens a reader (in the feed's thread); `events_path` is the events
+    file to follow, None for none; `policy_path` is watched for changes. With `receipts` batches
+    hold new receipts too. It starts behind what the store holds at the first poll, or behind
+    `after_event_id`.
     """
 
     def __init__(
         self,
-        open_reader: Callable[[], PagedReader],
+        source: ReadingDesk | Callable[[], PagedReader],
         events_path: Path | None = None,
         *,
-        store_path: Path | None = None,
         policy_path: Path | None = None,
         after_event_id: int | None = None,
         receipts: bool = False,
@@ -125,8 +120,9 @@ class Feed:
         clock: Clock = utc_now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        store_path = source.location.path if isinstance(source, ReadingDesk) else None
         self._tail = StoreTail(
-            open_reader,
+            source.reader if isinstance(source, ReadingDesk) else source,
             path=store_path,
             after_event_id=after_event_id,
             receipts=receipts,
@@ -137,6 +133,8 @@ class Feed:
         self._clock = clock
         self._monotonic = monotonic
         self._strays = _Strays()
+        self._unparseable = 0
+        self._damaged = 0
         self._error: FeedError | None = None
         self._next_try = 0.0
         self._good_at = clock()
@@ -178,17 +176,14 @@ class Feed:
     # --- in the feed's thread --------------------------------------------------------------------
 
     def wait(self, timeout: float) -> bool:
-        """Sleep until a poll is due: True. False when `timeout` seconds passed, or it was stopped."""
+        """Sleep until the next poll is due, at most `timeout` seconds; False when stopped."""
         deadline = self._monotonic() + timeout
         with self._wakened:
             while not self._stopped:
-                now = self._monotonic()
-                due = self._due()
-                if now >= due:
+                pause = min(self._due(), deadline) - self._monotonic()
+                if pause <= 0:
                     return True
-                if now >= deadline:
-                    return False
-                self._wakened.wait(min(due, deadline) - now)
+                self._wakened.wait(pause)
         return False
 
     def poll(self) -> FeedBatch:
@@ -199,6 +194,7 @@ class Feed:
         # The file first: whoever writes it has committed before, so the store, read afterwards,
         # knows all that the file says.
         told = FileRead() if self._file is None else self._file.read()
+        self._unparseable += told.unparseable
         for event in told.events:
             self._strays.hear(event, self._tail.last_id, self._polled)
         policy_changed = self._policy is not None and self._policy.has_changed()
@@ -213,8 +209,8 @@ class Feed:
             policy_changed=policy_changed,
             store_replaced=found is not None and found.replaced,
             notices=told.notices,
-            unparseable=told.unparseable,
-            damaged=0 if found is None else found.damaged,
+            unparseable=self._unparseable,
+            damaged=self._damaged,
             skew=self._skew(found, was_good),
             error=self._error,
         )
@@ -231,7 +227,7 @@ class Feed:
         """When the next poll is, in monotonic seconds."""
         if self._woken or self._more or self._polled < 0:
             return 0.0
-        if self._error is not None:
+        if self._error is not None and not self._stirred:
             return self._next_try
         quiet = self._watcher.is_alive and not self._stirred
         return self._polled + (_QUIET_PERIOD_S if quiet else PERIOD_S)
@@ -248,6 +244,7 @@ class Feed:
         self._error = None
         self._good_at = self._clock()
         self._good_monotonic = self._polled
+        self._damaged += found.damaged
         if found.replaced:
             self._strays = _Strays()
         return found
@@ -332,14 +329,14 @@ def follow(feed: Feed) -> Iterator[FeedBatch]:
     each try that missed.
     """
     try:
-        last_error: FeedError | None = None
+        last = FeedBatch()
         while not feed.stopped:
             batch = feed.poll()
-            if batch.error != last_error or (
-                batch.is_news and batch != FeedBatch(error=last_error)
-            ):
+            if batch != last:
                 yield batch
-            last_error = batch.error
+            last = FeedBatch(
+                unparseable=batch.unparseable, damaged=batch.damaged, error=batch.error
+            )
             feed.wait(_RETRIES_S[-1])
     finally:
         feed.close()

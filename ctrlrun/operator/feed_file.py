@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from ctrlrun.clock import parse_timestamp
@@ -40,7 +41,7 @@ class EventsFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._handle: int | None = None
+        self._file: FileIO | None = None
         self._offset = 0
         self._before = b""  # the last bytes that were read: a file that was rewritten lacks them
         self._line = b""
@@ -67,18 +68,19 @@ class EventsFile:
 
     def close(self) -> None:
         """Let go of the file; the next look opens it again, from its beginning."""
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _read(self, notices: list[str]) -> tuple[list[Event], int, bool]:
         events: list[Event] = []
         unparseable = 0
         room = PIECE
         while room > 0:
-            if self._handle is None and not self._open():
+            file = self._file or self._open()
+            if file is None:
                 return events, unparseable, False
-            data = self._appended(room, notices)
+            data = self._appended(file, room, notices)
             room -= len(data)
             for line in self._lines(data):
                 event = parse_event(line)
@@ -86,72 +88,68 @@ class EventsFile:
                     events.append(event)
                 elif line.strip():
                     unparseable += 1
-            if not data and not self._move_on(notices):
+            if data:
+                continue
+            if not self._move_on(file, notices):
                 return events, unparseable, False
+            unparseable += bool(self._line.strip())  # its end was never written
+            self._line = b""
         return events, unparseable, True
 
     # --- which file ------------------------------------------------------------------------------
 
-    def _open(self) -> bool:
-        """Open the next file to read; False when there is none yet."""
-        path = self._rotated[0] if self._rotated else self._path
-        try:
-            self._handle = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        except FileNotFoundError:
-            self._rotated = self._rotated[1:]
-            self._started = True
-            return bool(self._rotated) and self._open()
-        self._rotated = self._rotated[1:]
+    def _open(self) -> FileIO | None:
+        """Open the next file to read; None when there is none yet."""
+        while True:
+            path = self._rotated.pop(0) if self._rotated else self._path
+            try:
+                file = FileIO(path)
+                break
+            except FileNotFoundError:
+                self._started = True  # one that appears later is new from its beginning
+                if path == self._path:
+                    return None
         self._offset, self._before, self._line, self._skipping = 0, b"", b"", False
         if not self._started:
             self._started = True
-            self._start_at_end()
-        return True
+            self._start_at_end(file)
+        self._file = file
+        return file
 
-    def _start_at_end(self) -> None:
+    def _start_at_end(self, file: FileIO) -> None:
         """Begin behind what is there, but with the whole of a line that is still being written."""
-        assert self._handle is not None
-        size = os.fstat(self._handle).st_size
+        size = _size(file)
         start = max(size - _LONGEST_LINE, 0)
-        tail = os.pread(self._handle, size - start, start)
+        tail = _read_at(file, start, size - start)
         self._line = tail[tail.rfind(b"\n") + 1 :]
         self._skipping = len(self._line) == _LONGEST_LINE
         self._offset = size
         self._before = tail[-_FINGERPRINT:]
 
-    def _move_on(self, notices: list[str]) -> bool:
-        """At the end of a file that is no longer the one at its path: take the next one."""
-        assert self._handle is not None
-        ours = _identity(os.fstat(self._handle))
-        if self._rotated:
-            self._leave()
-            return True
-        try:
-            current = _identity(os.stat(self._path))
-        except FileNotFoundError:
-            return False  # renamed or removed, and its writers have made no other yet
-        if current == ours:
-            return False
-        self._rotated = self._successors(ours)
-        notices.append("events file rotated" if self._was_rotated(ours) else "events file replaced")
-        self._leave()
+    def _move_on(self, file: FileIO, notices: list[str]) -> bool:
+        """At the end of a file that is no longer the one at its path: leave it for the next."""
+        if not self._rotated:
+            ours = _identity(os.fstat(file.fileno()))
+            try:
+                current = _identity(os.stat(self._path))
+            except FileNotFoundError:
+                return False  # moved or removed, and its writers have made no other yet
+            if current == ours:
+                return False
+            successors = self._successors(ours)
+            notices.append("events file replaced" if successors is None else "events file rotated")
+            self._rotated = successors or []
+        self.close()
         return True
 
-    def _leave(self) -> None:
-        self.close()
-        self._line = b""
-
-    def _successors(self, ours: _Identity) -> list[Path]:
-        """The files between ours and the current one, in the order in which they were written."""
+    def _successors(self, ours: _Identity) -> list[Path] | None:
+        """The rotated files that were written after ours, in order; None when ours is not there."""
         newer: list[Path] = []
         for path, identity in self._rotations():
             if identity == ours:
-                return [*reversed(newer), self._path]
+                return newer[::-1]
             newer.append(path)
-        return [self._path]
-
-    def _was_rotated(self, ours: _Identity) -> bool:
-        return any(identity == ours for _, identity in self._rotations())
+        return None
 
     def _rotations(self) -> Iterator[tuple[Path, _Identity]]:
         """`events.jsonl.1` and so on, the newest first."""
@@ -164,22 +162,20 @@ class EventsFile:
 
     # --- what is in it ---------------------------------------------------------------------------
 
-    def _appended(self, room: int, notices: list[str]) -> bytes:
-        assert self._handle is not None
-        size = os.fstat(self._handle).st_size
-        if size < self._offset or (size > self._offset and self._was_rewritten()):
+    def _appended(self, file: FileIO, room: int, notices: list[str]) -> bytes:
+        size = _size(file)
+        if size < self._offset or (size > self._offset and self._was_rewritten(file)):
             notices.append("events file truncated")
             self._offset, self._before, self._line, self._skipping = 0, b"", b"", False
-        data = os.pread(self._handle, room, self._offset)
+        data = _read_at(file, self._offset, room)
         self._offset += len(data)
         self._before = (self._before + data)[-_FINGERPRINT:]
         return data
 
-    def _was_rewritten(self) -> bool:
+    def _was_rewritten(self, file: FileIO) -> bool:
         """Whether other bytes stand before our place than those that we read there."""
-        assert self._handle is not None
-        start = self._offset - len(self._before)
-        return os.pread(self._handle, len(self._before), start) != self._before
+        length = len(self._before)
+        return _read_at(file, self._offset - length, length) != self._before
 
     def _lines(self, data: bytes) -> Iterator[bytes]:
         """The lines that `data` completes; the rest waits, unless it grows beyond all measure."""
@@ -226,6 +222,15 @@ def _text(value: object) -> str:
 
 def _optional_text(value: object) -> str | None:
     return None if value is None else _text(value)
+
+
+def _size(file: FileIO) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def _read_at(file: FileIO, offset: int, length: int) -> bytes:
+    file.seek(offset)
+    return file.read(length)
 
 
 def _identity(status: os.stat_result) -> _Identity:
