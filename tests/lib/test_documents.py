@@ -6,6 +6,8 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ctrlrun.documents import read_document
 from ctrlrun.errors import InvalidArgument, PolicyError
@@ -154,3 +156,14 @@ def test_marks_of_other_systems_are_accepted(text: str) -> None:
 def test_a_text_is_a_str(text: Any) -> None:
     with pytest.raises(InvalidArgument, match="str"):
         read_document(text, source="file.yaml")
+
+
+@given(st.text(st.sampled_from(list("ab01:-? ,[]{}&*!|>%#@'\"\\\n\t<=~._ud8\ud800é")), max_size=40))
+def test_no_text_makes_any_other_error(text: str) -> None:
+    for whole in (text, f"v: {text}"):
+        try:
+            found = read_document(whole, source="file.yaml")
+        except PolicyError as error:
+            assert str(error).startswith("file.yaml: ")
+        else:
+            assert isinstance(found, dict)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.conditions import Decision
@@ -112,8 +114,8 @@ def test_no_actions_is_an_error_and_says_what_denies_all() -> None:
 )
 def test_a_newer_top_level_key_is_refused_even_when_null(key: str, value: Any, needs: int) -> None:
     for version in range(1, needs):
-        for given in (value, None):
-            message = refusal(document(version, **{key: given}))
+        for written in (value, None):
+            message = refusal(document(version, **{key: written}))
             assert key in message
             assert f"needs schema ctrlrun.policy/v{needs}" in message
     load(document(needs, **{key: value}))
@@ -301,8 +303,8 @@ def test_what_an_entry_refuses(item: Any, says: list[str]) -> None:
 )
 def test_a_newer_entry_key_is_refused_even_when_null(key: str, value: Any, needs: int) -> None:
     for version in range(1, needs):
-        for given in (value, None):
-            message = refusal(entry({"decision": "allow", key: given}, version))
+        for written in (value, None):
+            message = refusal(entry({"decision": "allow", key: written}, version))
             assert f"{key} needs schema ctrlrun.policy/v{needs}" in message
     load(entry({"decision": "allow", key: value}, needs))
 
@@ -468,6 +470,47 @@ def test_controls_are_those_of_rule_and_entry_in_registry_order() -> None:
     assert decide(policy, "unlisted").controls == ()
 
 
+# --- anything else -------------------------------------------------------------------------------
+
+WORDS = [
+    *("schema", "actions", "environment", "mode", "authority", "version", "controls", "decision"),
+    *("rules", "effect", "resource", "mcp", "data", "when", "allow", "deny", "observe", "grants"),
+    *("ctrlrun.policy/v1", "ctrlrun.policy/v4", "a_eq", "data_scope_in", "amount_lte", "title"),
+    *("id", "subject", "agent", "expires_at", "{a}", "{", "", "*", "label", "redact"),
+]
+things = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(WORDS),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"schema": st.sampled_from(["ctrlrun.policy/v1", "ctrlrun.policy/v4"])},
+        optional={
+            "actions": things | st.dictionaries(st.sampled_from(WORDS), things, min_size=1),
+            "controls": things,
+            "authority": things | st.fixed_dictionaries({"grants": st.lists(things)}),
+            "mode": things,
+            "environment": things,
+        },
+    )
+)
+def test_no_document_makes_any_other_error(sections: dict[str, Any]) -> None:
+    text = json.dumps(sections)
+    try:
+        policy = Policy.from_yaml(text, source="policy.yaml")
+    except PolicyError as error:
+        assert str(error).startswith("policy.yaml: ")
+    else:
+        assert policy.policy_hash == load(text).policy_hash
+        for name in policy.actions:
+            assert decide(policy, name).decision in Decision
+
+
 # --- deciding ------------------------------------------------------------------------------------
 
 BANDS = {
@@ -604,8 +647,8 @@ def test_the_file_is_the_one_given_then_the_variable_then_here(
     assert (
         Policy.from_file().source == str(discover_policy_path()) == str(workplace / "variable.yaml")
     )
-    for given in ("named.yaml", Path("named.yaml"), workplace / "named.yaml"):
-        assert Policy.from_file(given).source == str(workplace / "named.yaml")
+    for path in ("named.yaml", Path("named.yaml"), workplace / "named.yaml"):
+        assert Policy.from_file(path).source == str(workplace / "named.yaml")
 
 
 @pytest.mark.parametrize("blank", ["", "  "])
