@@ -8,6 +8,7 @@ rules are in docs/policy.md.
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -97,19 +98,19 @@ def _is_number(value: Any) -> bool:
 
 
 def _lt(value: Any, operand: Any) -> bool | None:
-    return value < operand if type(value) is int or _is_number(value) else None
+    return value < operand if _is_number(value) else None
 
 
 def _lte(value: Any, operand: Any) -> bool | None:
-    return value <= operand if type(value) is int or _is_number(value) else None
+    return value <= operand if _is_number(value) else None
 
 
 def _gt(value: Any, operand: Any) -> bool | None:
-    return value > operand if type(value) is int or _is_number(value) else None
+    return value > operand if _is_number(value) else None
 
 
 def _gte(value: Any, operand: Any) -> bool | None:
-    return value >= operand if type(value) is int or _is_number(value) else None
+    return value >= operand if _is_number(value) else None
 
 
 # `data_scope` is a set: the order and repeats of an operand do not matter.
@@ -263,22 +264,48 @@ def _frozen_operand(value: Any, where: str, depth: int) -> Any:
 
 
 class AllOf:
-    """Conditions that have to hold together, laid out for the path that every call takes."""
+    """Conditions that have to hold together, laid out for the path that every call takes.
+
+    A comparison of two values of one plain type goes straight to the interpreter's own operator;
+    everything else, warnings included, is the condition's business.
+    """
 
     __slots__ = ("_steps",)
 
     def __init__(self, conditions: Iterable[Condition]) -> None:
-        self._steps = tuple((item.argument, item._test, item.operand, item) for item in conditions)
+        self._steps = tuple((item.argument, *_direct(item), item) for item in conditions)
 
     def hold(self, action_name: str, arguments: Mapping[str, Any]) -> bool:
         """Whether all hold, tested in order up to the first that does not."""
-        for argument, test, operand, condition in self._steps:
+        for argument, kind, compare, operand, condition in self._steps:
             value = arguments.get(argument, _ABSENT)
-            verdict = None if value is _ABSENT else test(value, operand)
-            if not verdict:
-                # The condition itself finds the words for what is worth a warning.
-                return verdict is None and condition.matches(action_name, arguments)
+            if type(value) is kind:
+                if not compare(value, operand):
+                    return False
+            elif not condition.matches(action_name, arguments):
+                return False
         return True
+
+
+_DIRECT: Mapping[str, Callable[[Any, Any], bool]] = MappingProxyType(
+    {
+        "eq": operator.eq,
+        "neq": operator.ne,
+        "lt": operator.lt,
+        "lte": operator.le,
+        "gt": operator.gt,
+        "gte": operator.ge,
+    }
+)
+
+
+def _direct(condition: Condition) -> tuple[type | None, Callable[[Any, Any], bool], Any]:
+    """The one type for which the operator alone decides (None for none), the operator, the operand."""
+    kind = type(condition.operand)
+    compare = _DIRECT.get(condition.op)
+    if compare is None or kind not in (str, int, bool):
+        return None, operator.eq, None
+    return kind, compare, condition.operand
 
 
 # --- a whole `when:` -----------------------------------------------------------------------------

@@ -6,13 +6,14 @@ rule. How rules decide is in docs/policy.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ctrlrun.conditions import DATA_SCOPE, AllOf, Condition, Decision
 
 _NO_SCOPE: frozenset[str] = frozenset()
+_Holds = Callable[[str, Mapping[str, Any]], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +53,6 @@ class Rule:
     conditions: tuple[Condition, ...]
     controls: tuple[str, ...]
     outcome: Evaluation
-    _all: AllOf = field(init=False, repr=False, compare=False)
-    _reads_scope: bool = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        reads_scope = any(item.argument == DATA_SCOPE for item in self.conditions)
-        object.__setattr__(self, "_reads_scope", reads_scope)
-        object.__setattr__(self, "_all", AllOf(self.conditions))
-
-    def matches(self, name: str, arguments: Mapping[str, Any], scope: frozenset[str]) -> bool:
-        """Whether all conditions hold; `scope` hides an argument of the name `data_scope`."""
-        if self._reads_scope:
-            arguments = {**arguments, DATA_SCOPE: scope}
-        return self._all.hold(name, arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +71,25 @@ class ActionPolicy:
     mcp: McpOptions = McpOptions()
     controls: tuple[str, ...] = ()
     data: Mapping[str, str] = field(default_factory=dict)
+    _ladder: tuple[tuple[_Holds, Evaluation], ...] = field(init=False, repr=False, compare=False)
+    _reads_scope: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        ladder = tuple((AllOf(rule.conditions).hold, rule.outcome) for rule in self.rules)
+        reads_scope = any(
+            item.argument == DATA_SCOPE for rule in self.rules for item in rule.conditions
+        )
+        object.__setattr__(self, "_ladder", ladder)
+        object.__setattr__(self, "_reads_scope", reads_scope)
 
     def evaluate(self, name: str, arguments: Mapping[str, Any]) -> Evaluation:
-        """The answer for canonical arguments."""
-        scope = self.scope_of(arguments)
-        for rule in self.rules:
-            if rule.matches(name, arguments, scope):
-                return rule.outcome
+        """The answer for canonical arguments: the first rule whose conditions all hold."""
+        if self._reads_scope:
+            # The scope takes the place of an argument of that name, which so cannot pretend to be it.
+            arguments = {**arguments, DATA_SCOPE: self.scope_of(arguments)}
+        for holds, outcome in self._ladder:
+            if holds(name, arguments):
+                return outcome
         return self.otherwise
 
     def scope_of(self, arguments: Mapping[str, Any]) -> frozenset[str]:

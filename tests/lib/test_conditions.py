@@ -17,6 +17,7 @@ from ctrlrun.action import Action, Principal
 from ctrlrun.conditions import (
     OPERATORS,
     RESERVED_ARGUMENTS,
+    AllOf,
     Condition,
     Decision,
     parse_conditions,
@@ -261,6 +262,31 @@ def test_frozen_arguments_match_like_plain_ones(value: Any) -> None:
     action = Action("n", {"x": value}, Principal("bot"))
     assert one("x_eq", value).matches("n", action.arguments)
     assert one("x_eq", value).matches("n", action.canonical_arguments)
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_conditions_together_judge_like_each_alone(op: str) -> None:
+    for operand in DISTINCT:
+        try:
+            condition = one(f"x_{op}", [operand] if op == "in" else operand)
+        except PolicyError:
+            continue
+        for value in DISTINCT:
+            arguments = {"x": value, "y": 1}
+            alone = condition.matches("n", arguments)
+            assert AllOf([condition]).hold("n", arguments) is alone, (operand, value)
+            assert AllOf([one("y_eq", 1), condition]).hold("n", arguments) is alone
+            assert not AllOf([condition, one("y_eq", 2)]).hold("n", arguments)
+            assert not AllOf([one("y_eq", True), condition]).hold("n", arguments)
+
+
+def test_the_first_condition_that_fails_ends_it(caplog: pytest.LogCaptureFixture) -> None:
+    both = AllOf([one("a_eq", 1), one("absent_eq", 1)])
+    assert not both.hold("n", {"a": 2})
+    assert caplog.records == []
+    assert not both.hold("n", {"a": 1})
+    assert len(caplog.records) == 1
+    assert AllOf([]).hold("n", {})
 
 
 def test_mappings_match_whatever_their_order_and_class() -> None:
