@@ -42,12 +42,17 @@ READING = (*VIEWS, INSPECT, HANDOVER)
 CODE_KEYS = frozenset("cfmz")
 """Letters that no action may take: they are what codes are made of."""
 
+MOVEMENT = frozenset(
+    {"down", "up", "page_down", "page_up", "top", "bottom", "next_lane", "previous_lane"}
+)
+"""Actions whose keys are hit without looking: no answer may lie on one, nor on its modifiers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
     """One thing a person can do.
 
-    `keys` are Textual's names, the first is the one shown; `on` are the views and cards where it
+    `keys` are characters, or Textual's names for what has none; the first is the one shown; `on` are the views and cards where it
     works; `word` stands in the footer, `sentence` in help and palette. `rank` orders the footer:
     what is more telling comes first, None never shows there.
     """
@@ -82,7 +87,6 @@ ACTIONS: tuple[Action, ...] = (
         effect=Effect.ANSWERS,
         needs=_ROW,
         rank=1,
-        **_FIXED,
     ),
     _action(
         "deny",
@@ -93,7 +97,6 @@ ACTIONS: tuple[Action, ...] = (
         effect=Effect.ANSWERS,
         needs=_ROW,
         rank=2,
-        **_FIXED,
     ),
     _action(
         "resolve",
@@ -104,7 +107,6 @@ ACTIONS: tuple[Action, ...] = (
         effect=Effect.ANSWERS,
         needs=_ROW,
         rank=3,
-        **_FIXED,
     ),
     _action(
         "review",
@@ -115,7 +117,6 @@ ACTIONS: tuple[Action, ...] = (
         effect=Effect.ANSWERS,
         needs=(Need.MARKS,),
         rank=12,
-        **_FIXED,
     ),
     _action(
         "deny_marked",
@@ -126,7 +127,6 @@ ACTIONS: tuple[Action, ...] = (
         effect=Effect.ANSWERS,
         needs=(Need.MARKS,),
         rank=13,
-        **_FIXED,
     ),
     _action("whole", "v", "whole", "Show every value in full.", [*VIEWS, INSPECT], rank=4),
     _action(
@@ -151,7 +151,7 @@ ACTIONS: tuple[Action, ...] = (
         needs=_ROW,
         rank=7,
     ),
-    _action("filter", "slash", "filter", "Show only what matches.", VIEWS, rank=8),
+    _action("filter", "/", "filter", "Show only what matches.", VIEWS, rank=8),
     _action("sort", "s", "sort", "Change the order of the list.", [EFFECTS], rank=10),
     _action("pause", "p", "pause", "Hold the tail still; it goes on collecting.", [EVENTS], rank=3),
     _action("open", "enter", "open", "Open the detail whole.", VIEWS, needs=_ROW, rank=11),
@@ -162,8 +162,8 @@ ACTIONS: tuple[Action, ...] = (
     _action("page_up", "pageup", "page up", "Move up by a screen.", READING),
     _action("top", "home g", "top", "Go to the first one.", READING),
     _action("bottom", "end G", "bottom", "Go to the last one; in Events, follow.", READING),
-    _action("next_lane", "right_square_bracket right", "next lane", "Next lane.", [INBOX]),
-    _action("previous_lane", "left_square_bracket left", "lane before", "Lane before.", [INBOX]),
+    _action("next_lane", "] right", "next lane", "Next lane.", [INBOX]),
+    _action("previous_lane", "[ left", "lane before", "Lane before.", [INBOX]),
     _action(
         "other_pane", "tab shift+tab", "list, detail", "Go between list and detail.", VIEWS, rank=14
     ),
@@ -182,7 +182,7 @@ ACTIONS: tuple[Action, ...] = (
     _action("write_handover", "w", "write file", "Write this page to a file.", [HANDOVER], rank=1),
     _action("bell", "b", "bell", "Ring the terminal's bell for new items, or stop.", READING),
     _action(
-        "palette", "colon ctrl+p", "all actions", "Find an action by its words.", READING, **_FIXED
+        "palette", ": ctrl+p", "all actions", "Find an action by its words.", READING, **_FIXED
     ),
     _action("quit", "q", "quit", "Leave the console.", READING, rank=21, **_FIXED),
     # On cards. Codes are no actions: a card reads them itself.
@@ -216,11 +216,15 @@ ACTIONS: tuple[Action, ...] = (
         **_FIXED,
     ),
     _action(
-        "skip", "s", "skip", "Go on to the next one; nothing is written.", [REVIEW], rank=3, **_FIXED
+        "skip",
+        "s",
+        "skip",
+        "Go on to the next one; nothing is written.",
+        [REVIEW],
+        rank=3,
+        **_FIXED,
     ),
-    _action(
-        "choose_committed", "1", "COMMITTED", "It happened.", [RESOLVE], rank=2, **_FIXED
-    ),
+    _action("choose_committed", "1", "COMMITTED", "It happened.", [RESOLVE], rank=2, **_FIXED),
     _action("choose_failed", "2", "FAILED", "It did not happen.", [RESOLVE], rank=3, **_FIXED),
     _action(
         "choose_unknown", "3", "STILL UNKNOWN", "Nobody knows yet.", [RESOLVE], rank=4, **_FIXED
@@ -242,7 +246,7 @@ ACTIONS: tuple[Action, ...] = (
     _action("card_down", "down j pagedown", "down", "Scroll down.", CARDS, **_FIXED),
     _action("card_up", "up k pageup", "up", "Scroll up.", CARDS, **_FIXED),
     # Everywhere, text fields and cards included.
-    _action("help", "question_mark", "keys", "Every key of this screen.", [*READING, *CARDS]),
+    _action("help", "?", "keys", "Every key of this screen.", [*READING, *CARDS]),
     _action(
         "suspend",
         "ctrl+z",

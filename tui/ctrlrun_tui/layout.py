@@ -44,12 +44,11 @@ def layout_for(size: Size) -> Layout:
     return Layout.WIDE if size.width >= WIDE else Layout.NARROW
 
 
-def size_refusal(size: Size, *, answers: bool) -> str | None:
-    """`needs 80x24, has 70x20` when the size is too small (to answer), else None."""
-    needed = FULL_SIZE if answers else LIST_SIZE
-    if _fits(size, needed):
+def size_refusal(size: Size) -> str | None:
+    """`needs 80x24, has 70x20` when nothing can be answered at that size, else None."""
+    if _fits(size, FULL_SIZE):
         return None
-    return f"needs {needed.width}x{needed.height}, has {size.width}x{size.height}"
+    return f"needs {FULL_SIZE.width}x{FULL_SIZE.height}, has {size.width}x{size.height}"
 
 
 def _fits(size: Size, needed: Size) -> bool:

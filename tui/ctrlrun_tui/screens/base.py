@@ -2,11 +2,13 @@
 
 `Framed` puts the pinned line above and notice and footer below whatever a screen shows, refuses a
 terminal that is too small, and is the only place where keys are read. `Overlay` is the same over
-another screen, opaque: help, palette, cards. Screens are told of time and data only while on top.
+another screen, opaque: help, palette, inspect, cards. Screens are told of time and data only while
+they are on top; one that comes back on top catches up.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
@@ -18,9 +20,10 @@ from textual.screen import ModalScreen, Screen
 from ctrlrun_tui.actions import Action, Effect, Need
 from ctrlrun_tui.data.models import Live, Row
 from ctrlrun_tui.layout import Layout, size_refusal
-from ctrlrun_tui.widgets.footer import FooterLine
+from ctrlrun_tui.widgets.footer import FooterLine, Hint
 from ctrlrun_tui.widgets.notice import NoticeLine
 from ctrlrun_tui.widgets.pinned import PinnedLine
+from ctrlrun_tui.widgets.strips import OneLine
 from ctrlrun_tui.widgets.toosmall import TooSmall
 
 if TYPE_CHECKING:
@@ -36,7 +39,10 @@ class Framed(Screen[T], inherit_bindings=False):
     """The name under which the registry knows this screen."""
 
     ALLOW_SELECT = False  # a drag must not become a second way to the clipboard
-    AUTO_FOCUS = None
+    AUTO_FOCUS = ""
+
+    is_behind = False
+    """Whether the store changed while another screen was on top."""
 
     @property
     def console_app(self) -> ConsoleApp:
@@ -55,13 +61,18 @@ class Framed(Screen[T], inherit_bindings=False):
         """What stands between the pinned line and the notice."""
         raise NotImplementedError
 
+    def renew_frame(self) -> None:
+        """Draw the lines of the frame that say something else now."""
+        for line in self.query(OneLine):
+            line.renew()
+
     # --- what the application tells the screen on top --------------------------------------------
 
     def on_tick(self, now: datetime) -> None:
         """A second has passed. Widgets with clocks redraw what changed."""
 
     def on_live(self, live: Live) -> None:
-        """The store can be read again, or no longer."""
+        """The store can be read again, or no longer. Told to every screen."""
 
     def on_store_changed(self) -> None:
         """Something was committed: what is on the screen may be read again."""
@@ -69,6 +80,17 @@ class Framed(Screen[T], inherit_bindings=False):
     def has_draft(self) -> str | None:
         """What would be lost by leaving (`a note`), or None."""
         return None
+
+    def catch_up(self) -> None:
+        """Read again what may be out of date."""
+        if self.is_behind:
+            self.is_behind = False
+            self.on_store_changed()
+
+    def on_screen_resume(self) -> None:
+        """On top again."""
+        self.renew_frame()
+        self.catch_up()
 
     # --- keys ------------------------------------------------------------------------------------
 
@@ -90,19 +112,19 @@ class Framed(Screen[T], inherit_bindings=False):
 
     def unknown_key(self, event: events.Key) -> None:
         """A key that means nothing here: the notice says so, and where the keys are."""
-        shown = self.console_app.keys.shown_for(event)
-        self.console_app.say(f"{shown} does nothing here; ? shows the keys")
+        keys = self.console_app.keys
+        self.console_app.say(
+            f"{keys.shown_for(event)} does nothing here; {keys.shown('help')} shows the keys"
+        )
 
     def perform(self, name: str) -> bool:
-        """Run an action of the registry as its key does; False when it is off, and then said why."""
+        """Run an action of the registry as its key does; when it is off, say why and return False."""
         action = self.console_app.keys.named(name)
         reason = self.reason(action)
         if reason is not None:
             self.console_app.say(f"{action.word}: {reason}")
             return False
-        method = getattr(self, f"do_{action.name}", None)
-        if method is None:
-            method = getattr(self.app, f"do_{action.name}")
+        method = getattr(self, f"do_{action.name}", None) or getattr(self.app, f"do_{action.name}")
         method()
         return True
 
@@ -114,7 +136,7 @@ class Framed(Screen[T], inherit_bindings=False):
                 return "READ-ONLY, nothing is written"
             if not app.live.is_live:
                 return f"{app.live.reach.value.upper()}, what is shown may be out of date"
-            too_small = size_refusal(app.size, answers=True)
+            too_small = size_refusal(app.size)
             if too_small is not None:
                 return too_small
         if Need.ROW in action.needs and self.current_row is None:
@@ -127,6 +149,16 @@ class Framed(Screen[T], inherit_bindings=False):
         """Reasons of the screen's own, beyond those that hold everywhere."""
         return None
 
+    def hints(self) -> tuple[Sequence[Hint], int]:
+        """The footer's keys: those that work now, the most telling first; and how many there are."""
+        keys = self.console_app.keys
+        actions = [action for action in keys.on(self.PLACE) if action.name != "help"]
+        shown = sorted(
+            (action for action in actions if action.rank is not None and not self.reason(action)),
+            key=lambda action: action.rank or 0,
+        )
+        return [Hint(keys.shown(action.name), action.word) for action in shown], len(actions)
+
     @property
     def current_row(self) -> Row | None:
         """The record under the cursor."""
@@ -136,6 +168,18 @@ class Framed(Screen[T], inherit_bindings=False):
     def marked_rows(self) -> tuple[Row, ...]:
         """The marked records, in the order of their marking."""
         return ()
+
+    def do_help(self) -> None:
+        """Every key of this screen, with a sentence each."""
+        from ctrlrun_tui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen(self))
+
+    def do_palette(self) -> None:
+        """Every action of this screen, by its words."""
+        from ctrlrun_tui.screens.palette import PaletteScreen
+
+        self.app.push_screen(PaletteScreen(self))
 
     # --- size ------------------------------------------------------------------------------------
 

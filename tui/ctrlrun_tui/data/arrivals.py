@@ -1,0 +1,74 @@
+"""What came in: how much waits now, the sentence for the notice, and whether clocks disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from ctrlrun.operator import FeedEvent, InboxCounts, Lane, inbox_counts, inbox_row, lane_page
+from ctrlrun.operator.wording import left_text
+from ctrlrun.receipt import Event
+from ctrlrun.receipt.events import EventType
+from ctrlrun.state import PagedReader
+from ctrlrun_tui.data.models import Line, Role, Span
+from ctrlrun_tui.glyphs import Glyphs
+
+MOST_SKEW = timedelta(seconds=2)
+"""How far the time of an event that just arrived may be off this clock before it is said."""
+
+JUST = timedelta(seconds=60)
+"""Events older than this by both clocks came late; their times say nothing about skew."""
+
+
+def count(reader: PagedReader, now: datetime) -> tuple[InboxCounts, datetime | None]:
+    """What waits, and when the next request expires; in a worker thread."""
+    counts = inbox_counts(reader, now)
+    first = lane_page(reader, Lane.WAITING, now, limit=1).rows if counts.waiting else ()
+    return counts, first[0].until if first else None
+
+
+def arrivals_line(
+    reader: PagedReader, events: Sequence[Event], now: datetime, glyphs: Glyphs
+) -> Line:
+    """`new  email.send by ops-bot, 14:40 left`, for the newest of what now needs a human.
+
+    Empty when nothing of it does; in a worker thread.
+    """
+    fresh = [event for event in events if event.type in _NEEDS_A_HUMAN]
+    for event in reversed(fresh):
+        text = _item(reader, event, now, glyphs)
+        if text:
+            others = f", and {len(fresh) - 1} more" if len(fresh) > 1 else ""
+            return (Span("new  ", Role.NEEDS), Span(text + others))
+    return ()
+
+
+_NEEDS_A_HUMAN = (EventType.APPROVAL_REQUESTED, EventType.EXECUTION_AMBIGUOUS)
+
+
+def _item(reader: PagedReader, event: Event, now: datetime, glyphs: Glyphs) -> str:
+    asks = event.type == EventType.APPROVAL_REQUESTED
+    lane = Lane.WAITING if asks else Lane.AMBIGUOUS
+    item_id = event.approval_id if asks else event.effect_key
+    row = inbox_row(reader, lane, item_id, now) if item_id else None
+    if row is None:
+        return ""
+    what = row.item_id
+    if row.action is not None:
+        what = f"{glyphs.said(row.action.name)} by {glyphs.said(row.action.principal.agent)}"
+    else:
+        what = glyphs.said(what)
+    if asks:
+        return f"{what}, {left_text(row.until, now)} left"
+    return f"{what} is AMBIGUOUS"
+
+
+def clock_skew(events: Sequence[FeedEvent], now: datetime) -> str:
+    """A sentence when an event that just arrived carries a time far off this clock."""
+    if not events:
+        return ""
+    skew = events[-1].event.ts - now
+    if not MOST_SKEW < abs(skew) < JUST:
+        return ""
+    direction = "ahead of" if skew > timedelta(0) else "behind"
+    return f"an agent's clock is {abs(skew.total_seconds()):.1f} s {direction} this one"

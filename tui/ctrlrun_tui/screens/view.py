@@ -1,0 +1,450 @@
+"""A view: a list, the detail that follows its cursor, a filter, and the layouts of both.
+
+A subclass says what its rows are and what a detail says; reading, cursor, layouts, staleness and
+every key of a list are here. Reads run in thread workers with a connection of their own, and what
+they find comes back as messages; only handlers touch widgets.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import closing
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.widgets import Input
+from textual.worker import get_current_worker
+
+from ctrlrun.errors import CTRLRunError, FilterError
+from ctrlrun.state import PagedReader
+from ctrlrun_tui.actions import Action
+from ctrlrun_tui.data.messages import DetailRead, ReadFailed, RowsRead, ViewRead
+from ctrlrun_tui.data.models import Column, Detail, Lane, Line, Live, Role, Row, Span
+from ctrlrun_tui.data.sources import BOTTOM, TOP, Request, RowSource, answer
+from ctrlrun_tui.layout import Layout
+from ctrlrun_tui.screens.base import Framed
+from ctrlrun_tui.widgets.detail import DetailPane
+from ctrlrun_tui.widgets.filter_bar import FilterBar
+from ctrlrun_tui.widgets.separator import Separator
+from ctrlrun_tui.widgets.tabs import Tabs
+from ctrlrun_tui.widgets.viewline import ViewLine
+from ctrlrun_tui.widgets.virtual_list import VirtualList
+
+DETAIL_AGAIN = timedelta(milliseconds=500)
+"""How often the detail is read again at most while the store keeps changing."""
+
+
+class ViewScreen(Framed[None], inherit_bindings=False):
+    """A base screen of the console.
+
+    Subclasses set `PLACE`, `COLUMNS` and, where they apply, `LANES` and `MARKS`, and implement
+    `source`, `detail` and `view_line`. The last two, and the source, are called in worker threads:
+    they read through `ctrlrun.operator` and touch no widget.
+    """
+
+    COLUMNS: ClassVar[tuple[Column, ...]]
+    LANES: ClassVar[tuple[Lane, ...]] = ()
+    MARKS: ClassVar[bool] = False
+    EMPTY: ClassVar[str] = "nothing here"
+    AUTO_FOCUS = "#list"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter_text = ""
+        self.is_open = False
+        self._detail_number = 0
+        self._detail_read_at: datetime | None = None
+        self._detail_due = False
+        self._left: Line = ()
+        self._right: Line = ()
+        self._failed = False
+
+    # --- what a view says ------------------------------------------------------------------------
+
+    @abstractmethod
+    def source(self) -> RowSource:
+        """The rows, under the filter and order that are set. Called on the loop for each read."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def detail(self, reader: PagedReader, row: Row, now: datetime) -> Detail | None:
+        """The detail of a row. Called in a worker."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def view_line(self, reader: PagedReader, now: datetime) -> tuple[Line, Line]:
+        """The view line: name and counts, and what stands at its right edge. Called in a worker."""
+        raise NotImplementedError
+
+    def check_filter(self, text: str, now: datetime) -> None:
+        """FilterError when a filter cannot be read."""
+
+    def copied(self, row: Row) -> tuple[str, str]:
+        """What `y` copies of a row, and what that is called."""
+        return row.id, row.id
+
+    # --- composition -----------------------------------------------------------------------------
+
+    def compose_body(self) -> ComposeResult:
+        yield Tabs(self.PLACE)
+        yield ViewLine()
+        yield FilterBar("/", id="filter")
+        with Container(id="panes"):
+            yield VirtualList(
+                self.COLUMNS,
+                lanes=self.LANES,
+                immutable=self.source().immutable,
+                marks=self.MARKS,
+                empty=self.EMPTY,
+                id="list",
+            )
+            yield Separator()
+            yield DetailPane(id="detail")
+
+    @property
+    def list(self) -> VirtualList:
+        """The list."""
+        return self.query_one("#list", VirtualList)
+
+    @property
+    def pane(self) -> DetailPane:
+        """The detail pane."""
+        return self.query_one("#detail", DetailPane)
+
+    @property
+    def bar(self) -> FilterBar:
+        """The filter's field."""
+        return self.query_one("#filter", FilterBar)
+
+    @property
+    def current_row(self) -> Row | None:
+        return self.list.current
+
+    @property
+    def marked_rows(self) -> tuple[Row, ...]:
+        return self.list.marked
+
+    def on_mount(self) -> None:
+        """Nothing is read before the list knows how many lines it has."""
+        self._read_view()
+        self._arrange()
+
+    def on_resize(self) -> None:
+        """Another layout may be due."""
+        self._arrange()
+
+    def _arrange(self) -> None:
+        wide = self.console_app.layout is Layout.WIDE
+        self.pane.set_beside(beside=wide and not self.is_open)
+        self.list.space_lanes(spaced=wide)
+        self.set_class(self.is_open, "-open")
+        self.renew_frame()
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def start_over(self) -> None:
+        """Read everything anew: another store, filter or order."""
+        self.list.start_over(immutable=self.source().immutable)
+        self._read_view()
+
+    def on_store_changed(self) -> None:
+        self.list.store_changed()
+        self._read_view()
+        self._detail_due = True
+        self._read_detail_when_due(self.console_app.clock())
+
+    def on_tick(self, now: datetime) -> None:
+        self.list.tick(now)
+        self.pane.tick(now)
+        self._read_detail_when_due(now)
+        if self._failed:
+            self._failed = False
+            self.list.pump()
+
+    def on_live(self, live: Live) -> None:
+        self.list.dim(dimmed=not live.is_live)
+        self.pane.dim(dimmed=not live.is_live)
+        if live.is_live:
+            self.is_behind = True
+            if self.is_current:
+                self.catch_up()
+
+    @on(VirtualList.Asked)
+    def _asked(self, message: VirtualList.Asked) -> None:
+        message.stop()
+        self._read_rows(message.list, message.request, self.source())
+
+    @work(thread=True, exclusive=True, group="rows", exit_on_error=False)
+    def _read_rows(self, target: VirtualList, request: Request, source: RowSource) -> None:
+        app = self.console_app
+        try:
+            with closing(app.desk.reader()) as reader:
+                found = answer(source, reader, request, app.clock())
+        except Exception as error:  # whatever it is, the rows stay and the notice says it
+            self.post_message(ReadFailed(target, request, reason_of(error)))
+            return
+        self.post_message(RowsRead(target, found))
+
+    def on_rows_read(self, message: RowsRead) -> None:
+        """Rows are here."""
+        message.list.take(message.answer)
+
+    def on_read_failed(self, message: ReadFailed) -> None:
+        """The rows stay; it is tried again at the next second."""
+        message.list.failed(message.request)
+        self._failed = True
+        if self.console_app.live.is_live:
+            self.console_app.say(self.console_app.glyphs.said(message.why), Role.NEEDS)
+
+    @work(thread=True, exclusive=True, group="view", exit_on_error=False)
+    def _read_view(self) -> None:
+        app = self.console_app
+        try:
+            with closing(app.desk.reader()) as reader:
+                left, right = self.view_line(reader, app.clock())
+        except Exception:
+            return  # the line stays as it was; what is wrong is said where rows are read
+        if not get_current_worker().is_cancelled:
+            self.post_message(ViewRead(left, right))
+
+    def on_view_read(self, message: ViewRead) -> None:
+        """The view line's parts are here."""
+        self._left, self._right = message.left, message.right
+        self.show_view_line()
+
+    def show_view_line(self) -> None:
+        """Name, counts, filter, marks, and what came above the screen."""
+        left = self._left
+        if self.filter_text:
+            left = (*left, Span("  /"), Span(self.filter_text, Role.YOURS))
+        parts: list[Line] = [self._right] if self._right else []
+        newer = self.list.window.unseen_above
+        if newer:
+            up = self.console_app.glyphs.up
+            parts.append((Span(f"{up} {newer} newer", Role.NEEDS),))
+        marked = len(self.marked_rows)
+        if marked:
+            parts.append((Span(f"{marked} marked", Role.NEEDS),))
+        right: Line = ()
+        for part in parts:
+            right = (*right, Span("  "), *part) if right else part
+        self.query_one(ViewLine).show(left, right)
+
+    # --- the detail ------------------------------------------------------------------------------
+
+    @on(VirtualList.CursorMoved)
+    def _cursor_moved(self, message: VirtualList.CursorMoved) -> None:
+        message.stop()
+        self.show_view_line()
+        self.renew_frame()
+
+    @on(VirtualList.Rested)
+    def _rested(self, message: VirtualList.Rested) -> None:
+        message.stop()
+        self._detail_due = True
+        self._detail_read_at = None
+        self._read_detail_when_due(self.console_app.clock())
+
+    @on(VirtualList.MarksLeft)
+    def _marks_left(self, message: VirtualList.MarksLeft) -> None:
+        message.stop()
+        said = self.console_app.glyphs.said
+        first = message.rows[0]
+        others = f", and {len(message.rows) - 1} more" if len(message.rows) > 1 else ""
+        self.console_app.say(f"mark dropped: {said(first.id)} {first.left}{others}", Role.NEEDS)
+        self.show_view_line()
+
+    def _read_detail_when_due(self, now: datetime) -> None:
+        if not self._detail_due or self.console_app.layout is Layout.SMALL:
+            return
+        if self._detail_read_at is not None and now - self._detail_read_at < DETAIL_AGAIN:
+            return
+        self._detail_due = False
+        self._detail_read_at = now
+        self._detail_number += 1
+        row = self.current_row
+        if row is None:
+            self.pane.show(None)
+        else:
+            self._read_detail(self._detail_number, row)
+
+    @work(thread=True, exclusive=True, group="detail", exit_on_error=False)
+    def _read_detail(self, number: int, row: Row) -> None:
+        app = self.console_app
+        try:
+            with closing(app.desk.reader()) as reader:
+                found = self.detail(reader, row, app.clock())
+        except Exception as error:
+            self.post_message(DetailRead(number, None, reason_of(error)))
+            return
+        self.post_message(DetailRead(number, found))
+
+    def on_detail_read(self, message: DetailRead) -> None:
+        """A detail is here; an older one than was asked for last is void."""
+        if message.number != self._detail_number:
+            return
+        if message.why:
+            if self.console_app.live.is_live:
+                self.console_app.say(self.console_app.glyphs.said(message.why), Role.NEEDS)
+            return
+        self.pane.show(message.detail)
+
+    # --- the filter ------------------------------------------------------------------------------
+
+    def do_filter(self) -> None:
+        """Open the field, with the filter that is set."""
+        self.add_class("-filtering")
+        self.bar.set(self.filter_text)
+        self.set_focus(self.bar.field)
+
+    def take_key(self, event: events.Key) -> bool:
+        if not self.has_class("-filtering"):
+            return False
+        if event.key == "enter":
+            self._apply_filter(self.bar.value)
+        elif event.key in ("escape", "tab", "shift+tab"):
+            self._close_filter()
+        return True
+
+    @on(Input.Changed)
+    def _filter_typed(self, message: Input.Changed) -> None:
+        """Say what is wrong with it while it is typed."""
+        message.stop()
+        if self.has_class("-filtering"):
+            self._filter_error(message.value)
+
+    def _filter_error(self, text: str) -> bool:
+        try:
+            self.check_filter(text, self.console_app.clock())
+        except FilterError as error:
+            self.console_app.say(self.console_app.glyphs.said(str(error)), Role.NEEDS)
+            return True
+        self.console_app.say("")
+        return False
+
+    def _apply_filter(self, text: str) -> None:
+        if self._filter_error(text):
+            return
+        self._close_filter()
+        self.set_filter(text.strip())
+
+    def set_filter(self, text: str) -> None:
+        """Show what matches from now on."""
+        if text != self.filter_text:
+            self.filter_text = text
+            self.start_over()
+            self.show_view_line()
+
+    def _close_filter(self) -> None:
+        self.remove_class("-filtering")
+        self.set_focus(self.list)
+
+    def has_draft(self) -> str | None:
+        return None
+
+    # --- actions ---------------------------------------------------------------------------------
+
+    @property
+    def _pane_has_keys(self) -> bool:
+        return self.is_open or self.pane.has_focus
+
+    def do_down(self) -> None:
+        self.pane.scroll_lines(1) if self._pane_has_keys else self.list.move(1)
+
+    def do_up(self) -> None:
+        self.pane.scroll_lines(-1) if self._pane_has_keys else self.list.move(-1)
+
+    def do_page_down(self) -> None:
+        self.pane.turn_page(1) if self._pane_has_keys else self.list.turn_page(1)
+
+    def do_page_up(self) -> None:
+        self.pane.turn_page(-1) if self._pane_has_keys else self.list.turn_page(-1)
+
+    def do_top(self) -> None:
+        self.pane.go_end(bottom=False) if self._pane_has_keys else self.list.go(TOP)
+
+    def do_bottom(self) -> None:
+        self.pane.go_end(bottom=True) if self._pane_has_keys else self.list.go(BOTTOM)
+
+    def do_next_lane(self) -> None:
+        self.list.go_lane(1)
+
+    def do_previous_lane(self) -> None:
+        self.list.go_lane(-1)
+
+    def do_other_pane(self) -> None:
+        if not self.is_open:
+            self.set_focus(self.list if self.pane.has_focus else self.pane)
+
+    def do_open(self) -> None:
+        """The detail whole; on a small terminal the only way to see it."""
+        self.is_open = True
+        self.pane.set_whole(whole=True)
+        self._arrange()
+        self.set_focus(self.pane)
+        self._read_detail_when_due(self.console_app.clock())
+
+    def do_back(self) -> None:
+        """One step back: the open detail, the focus, the filter. Never out of the console."""
+        if self.is_open:
+            self.is_open = False
+            self.pane.set_whole(whole=False)
+            self._arrange()
+            self.set_focus(self.list)
+        elif self.pane.has_focus:
+            self.set_focus(self.list)
+        elif self.filter_text:
+            self.set_filter("")
+        else:
+            keys = self.console_app.keys
+            self.console_app.say(f"nothing to go back to; {keys.shown('quit')} leaves")
+
+    def do_whole(self) -> None:
+        self.pane.set_whole(whole=not self.pane.whole)
+
+    def do_copy(self) -> None:
+        row = self.current_row
+        if row is not None:
+            self.console_app.copy(*self.copied(row))
+
+    def do_mark(self) -> None:
+        self.list.toggle_mark()
+        self.show_view_line()
+
+    def do_approve(self) -> None:
+        self._open_card("approve")
+
+    def do_deny(self) -> None:
+        self._open_card("deny")
+
+    def do_resolve(self) -> None:
+        self._open_card("resolve")
+
+    def do_review(self) -> None:
+        self.console_app.open_card("review", self.marked_rows)
+
+    def do_deny_marked(self) -> None:
+        self.console_app.open_card("deny_marked", self.marked_rows)
+
+    def _open_card(self, name: str) -> None:
+        row = self.current_row
+        if row is not None:
+            self.console_app.open_card(name, (row,))
+
+    def off(self, action: Action) -> str | None:
+        if action.name == "copy" and self.current_row is None:
+            return "nothing under the cursor"
+        row = self.current_row
+        answers = action.name in ("approve", "deny", "resolve", "mark")
+        if answers and row is not None and row.left is not None:
+            return row.left
+        return None
+
+
+def reason_of(error: Exception) -> str:
+    """One line about what went wrong: ours are written for people, others name their class."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, CTRLRunError) else f"{type(error).__name__}: {text}"

@@ -1,0 +1,128 @@
+"""`--snapshot`: one frame as an SVG file, drawn without a terminal, for tickets and documentation.
+
+The file fetches nothing. Waiting is for what is known to be under way, never for a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual.pilot import Pilot
+
+from ctrlrun_tui.actions import CARDS, VIEWS
+from ctrlrun_tui.arguments import Options
+from ctrlrun_tui.screens.view import ViewScreen
+from ctrlrun_tui.widgets.virtual_list import VirtualList
+
+if TYPE_CHECKING:
+    from ctrlrun_tui.app import ConsoleApp
+
+ROUNDS = 400
+"""Looks at what is under way before giving up: several seconds."""
+
+_FONT_FACE = re.compile(r"@font-face\s*\{.*?\}", re.DOTALL)
+_FONTS = "Fira Code"
+_LOCAL_FONTS = 'ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace'
+
+_PAGES = ("inspect", "help", "palette", "handover")
+
+
+def draw(app: ConsoleApp, options: Options) -> int:
+    """Draw the frame that the options name into their file; the exit code."""
+    name = options.view
+    known = (*VIEWS, *CARDS, *_PAGES)
+    if name is not None and name not in known:
+        print(f"Error: there is no view {name!r}; there are: {', '.join(known)}", file=sys.stderr)  # noqa: T201
+        return 2
+    assert options.snapshot is not None
+    picture = asyncio.run(_draw(app, options.size, name))
+    if picture is None:
+        print(f"Error: nothing in the inbox takes {name}", file=sys.stderr)  # noqa: T201
+        return 1
+    return _write(options.snapshot, picture)
+
+
+async def _draw(app: ConsoleApp, size: tuple[int, int], name: str | None) -> str | None:
+    async with app.run_test(size=size) as pilot:
+        await settled(pilot)
+        found = await show(pilot, name)
+        await settled(pilot)
+        return svg(app) if found else None
+
+
+def _write(file: Path, picture: str) -> int:
+    try:
+        file.write_text(picture, encoding="utf-8")
+    except OSError as error:
+        print(f"Error: {file}: {error.strerror}", file=sys.stderr)  # noqa: T201
+        return 2
+    return 0
+
+
+async def show(pilot: Pilot[int], name: str | None) -> bool:
+    """Go to a view, or open a card or page on the first item that takes it; whether one does."""
+    app: ConsoleApp = pilot.app  # type: ignore[assignment]
+    if name is None:
+        return True
+    if name in VIEWS:
+        app.show_view(name)
+        return True
+    view = app.top
+    if not isinstance(view, ViewScreen):
+        return False
+    action = name.replace("-", "_")
+    if action in ("review", "deny_marked"):
+        for _ in range(2):
+            await _first_that_takes(pilot, view, "mark")
+    return await _first_that_takes(pilot, view, action)
+
+
+async def _first_that_takes(pilot: Pilot[int], view: ViewScreen, action: str) -> bool:
+    """Perform an action on the first row, from the cursor down, on which it is not off."""
+    keys = view.console_app.keys
+    while view.reason(keys.named(action)) is not None:
+        before = view.current_row
+        view.list.move(1)
+        await settled(pilot)
+        if view.current_row is before:
+            return False
+    return view.perform(action)
+
+
+def svg(app: ConsoleApp) -> str:
+    """The screen as an SVG that names no resource elsewhere."""
+    picture = app.export_screenshot(title="ctrlrun console")
+    picture = _FONT_FACE.sub("", picture).replace(f'"{_FONTS}"', _LOCAL_FONTS)
+    return picture.replace(_FONTS, _LOCAL_FONTS)
+
+
+async def settled(pilot: Pilot[int]) -> None:
+    """Wait until the feed has looked, every read is done, and what was read is on the screen."""
+    app: ConsoleApp = pilot.app  # type: ignore[assignment]
+    rounds = app.data.rounds
+    app.data.wake()
+    for _ in range(ROUNDS):
+        await asyncio.sleep(0.01)
+        if app.data.crash is not None:
+            raise app.data.crash
+        if app.data.rounds > rounds and is_quiet(app):
+            await pilot.pause()
+            if is_quiet(app):
+                return
+    raise TimeoutError("the console did not come to rest")
+
+
+def is_quiet(app: ConsoleApp) -> bool:
+    """Whether nothing is being read, and nothing that was read is still to be shown."""
+    if any(not worker.is_finished for worker in app.workers) or not app.is_counted:
+        return False
+    pumps = [app, *app.screen_stack]
+    if any(not pump._message_queue.empty() for pump in pumps):
+        return False
+    top = app.top
+    lists = list(top.query(VirtualList)) if top is not None else []
+    return all(each.is_at_rest for each in lists)

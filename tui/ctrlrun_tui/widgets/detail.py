@@ -1,0 +1,286 @@
+"""The detail of the record under the cursor: beneath the list, beside it, or whole.
+
+It lays out a `Detail` for its own width and knows nothing of what it says. Values that are too
+long are cut in the middle, with their length, until somebody asks for the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from textual import events
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from ctrlrun.text import cell_width, wrapped
+from ctrlrun_tui.cards.sheet import BETWEEN, GUTTER, LABEL, lay
+from ctrlrun_tui.data.models import Clocked, Detail, DetailLine, Fact, Line, Pair, Prose, Role, Span
+from ctrlrun_tui.glyphs import Glyphs
+from ctrlrun_tui.services import services
+from ctrlrun_tui.widgets.strips import MARGIN, fit, spread, strip, width_of
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """One line as it is drawn; `clocked` makes it anew each second."""
+
+    line: Line
+    clocked: Clocked | None = None
+
+
+class DetailPane(Widget, inherit_bindings=False):
+    """A pane that shows one `Detail`, scrolls by lines, and can take the focus."""
+
+    DEFAULT_CSS = """
+    DetailPane { height: 1fr; width: 1fr; }
+    """
+    can_focus = True
+
+    class Scrolled(Message):
+        """Another part of the detail is on the screen."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.detail: Detail | None = None
+        self.whole = False
+        self.beside = False  # the list stands to the left: a title instead of a rule
+        self.dimmed = False
+        self._lines: tuple[Laid, ...] = ()
+        self._top = 0
+        self._now: datetime | None = None
+
+    # --- what the screen calls -------------------------------------------------------------------
+
+    def show(self, detail: Detail | None) -> None:
+        """Show this record from now on; the same record keeps its place."""
+        if detail is not None and self.detail is not None and detail == self.detail:
+            return
+        if detail is None or self.detail is None or detail.id != self.detail.id:
+            self._top = 0
+            self.whole = False
+        self.detail = detail
+        self._lay()
+
+    def set_whole(self, *, whole: bool) -> None:
+        """Show every value in full, or cut long ones."""
+        self.whole = whole
+        self._lay()
+
+    def set_beside(self, *, beside: bool) -> None:
+        """Stand beside the list, or beneath it."""
+        if beside != self.beside:
+            self.beside = beside
+            self._lay()
+
+    def dim(self, *, dimmed: bool) -> None:
+        """Show it as stale, or as fresh again."""
+        if dimmed != self.dimmed:
+            self.dimmed = dimmed
+            self.refresh()
+
+    def tick(self, now: datetime) -> None:
+        """Draw the lines that read otherwise now."""
+        self._now = now
+        lines = list(self._lines)
+        for index, laid in enumerate(lines):
+            if laid.clocked is None:
+                continue
+            line = self._clocked(laid.clocked)
+            if line != laid.line:
+                lines[index] = Laid(line, laid.clocked)
+                self.refresh(Region(0, index - self._top + 1, self.size.width, 1))
+        self._lines = tuple(lines)
+
+    def scroll_lines(self, lines: int) -> None:
+        """Move by lines."""
+        self._scroll_to_line(self._top + lines)
+
+    def turn_page(self, direction: int) -> None:
+        """Move by a screen."""
+        self.scroll_lines(direction * max(1, self._room - 1))
+
+    def go_end(self, *, bottom: bool) -> None:
+        """Move to the first or last line."""
+        self._scroll_to_line(len(self._lines) if bottom else 0)
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether something of the record is not on the screen."""
+        return self._top > 0 or len(self._lines) > self._room
+
+    # --- layout ----------------------------------------------------------------------------------
+
+    @property
+    def _room(self) -> int:
+        return max(0, self.size.height - 1)
+
+    @property
+    def _inner(self) -> int:
+        return max(1, self.size.width - (1 if self.beside else 2 * MARGIN))
+
+    def _scroll_to_line(self, top: int) -> None:
+        top = max(0, min(top, len(self._lines) - self._room))
+        if top != self._top:
+            self._top = top
+            self.refresh()
+            self.post_message(self.Scrolled())
+
+    def _lay(self) -> None:
+        if self.detail is not None and self.size.width:
+            glyphs = services(self).glyphs
+            self._lines = tuple(
+                laid for item in self.detail.lines for laid in self._laid(item, self._inner, glyphs)
+            )
+        else:
+            self._lines = ()
+        self._top = max(0, min(self._top, len(self._lines) - self._room))
+        self.refresh()
+
+    def _laid(self, item: DetailLine, width: int, glyphs: Glyphs) -> Iterator[Laid]:
+        match item:
+            case Clocked():
+                yield Laid(self._clocked(item), item)
+            case Pair():
+                yield from (Laid(line) for line in lay_pair(item, width))
+            case Fact(whole=False) if not self.whole:
+                yield Laid(cut_fact(item, width, glyphs))
+            case Fact() | Prose():
+                yield from (Laid(each.line) for each in lay([item], width))
+
+    def _clocked(self, item: Clocked) -> Line:
+        line = item.make(self._now or services(self).clock())
+        return fit(line, self._inner, services(self).glyphs)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lay out for the new width."""
+        self._lay()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.scroll_lines(3)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.scroll_lines(-3)
+
+    # --- drawing ---------------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        app = services(self)
+        width = self.size.width
+        if y == 0:
+            line = self._title(width, app.glyphs)
+        else:
+            line = self._body_line(y - 1)
+            line = (Span(" " * (0 if self.beside else MARGIN)), *line)
+        if self.dimmed:
+            line = tuple(Span(span.text, Role.QUIET) for span in line)
+        return strip(fit(line, width, app.glyphs), width, app.palette)
+
+    def _body_line(self, y: int) -> Line:
+        index = self._top + y
+        below = len(self._lines) - index - 1
+        if y == self._room - 1 and below > 0 and not self.has_focus:
+            more = f"{services(self).glyphs.middle} {below + 1} more lines, Enter shows them"
+            return (Span(" " * GUTTER), Span(more, Role.QUIET))
+        return self._lines[index].line if index < len(self._lines) else ()
+
+    def _title(self, width: int, glyphs: Glyphs) -> Line:
+        detail = self.detail
+        if self.beside:
+            if detail is None:
+                return ()
+            return (Span(" "), *spread(detail.title, detail.remark, width - 1, glyphs))
+        return rule(detail, width, glyphs, focused=self.has_focus)
+
+    def on_focus(self) -> None:
+        """The rule shows where the keys go."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """The rule shows where the keys go."""
+        self.refresh()
+
+
+def rule(detail: Detail | None, width: int, glyphs: Glyphs, *, focused: bool = False) -> Line:
+    """The titled line between list and detail."""
+    role = Role.YOURS if focused else Role.FAINT
+    if detail is None or not detail.title:
+        return (Span(glyphs.rule * width, role),)
+    ends = 2 * (2 + 1)  # `── ` and ` ──`
+    remark = fit(detail.remark, max(0, width // 2), glyphs)
+    extra = width_of(remark) + 2 if remark else 0
+    title = fit(detail.title, max(1, width - ends - extra - 1), glyphs)
+    between = width - ends - width_of(title) - (width_of(remark) + 1 if remark else 0) - 1
+    return (
+        Span(glyphs.rule * 2 + " ", role),
+        *title,
+        Span(" " + glyphs.rule * max(1, between), role),
+        *((Span(" "), *remark) if remark else ()),
+        Span(" " + glyphs.rule * 2, role),
+    )
+
+
+def cut_fact(fact: Fact, width: int, glyphs: Glyphs) -> Line:
+    """A fact on one line: a value that does not fit is cut, and says how long it is."""
+    sign = fit(fact.sign, GUTTER, glyphs)
+    label = glyphs.cut(fact.label, LABEL - 1)
+    room = width - GUTTER - LABEL
+    remark = fact.remark
+    value = fact.value
+    if width_of(value) + (BETWEEN + width_of(remark) if remark else 0) > room:
+        remark = fit(remark, room // 2, glyphs) if width_of(value) < room // 2 else ()
+    if width_of(value) > room - (BETWEEN + width_of(remark) if remark else 0):
+        length = sum(len(span.text) for span in value)
+        remark = (Span(f"{length} characters, v", Role.QUIET),)
+        value = fit(value, max(1, room - BETWEEN - width_of(remark)), glyphs)
+    start: Line = (
+        *sign,
+        Span(" " * (GUTTER - width_of(sign))),
+        Span(label + " " * (LABEL - cell_width(label)), Role.QUIET),
+    )
+    gap = room - width_of(value) - width_of(remark)
+    return (*start, *value, *((Span(" " * gap), *remark) if remark else ()))
+
+
+def lay_pair(pair: Pair, width: int) -> Iterator[Line]:
+    """A field in two columns; one that is equal and wide runs across, a differing one wraps."""
+    room = max(2, width - GUTTER - LABEL)
+    left_width = room // 2
+    right_width = room - left_width
+    equal = pair.left == pair.right
+    if equal and width_of(pair.left) >= left_width:
+        yield from (each.line for each in lay([Fact(pair.label, pair.left, sign=pair.sign)], width))
+        return
+    left = _column(pair.left, left_width - 1)
+    right = _column(pair.right, right_width)
+    gutter: Line = (*pair.sign, Span(" " * max(0, GUTTER - width_of(pair.sign))))
+    label = pair.label
+    for index in range(max(len(left), len(right))):
+        one = left[index] if index < len(left) else ()
+        other = right[index] if index < len(right) else ()
+        yield (
+            *gutter,
+            Span(label[: LABEL - 1].ljust(LABEL), Role.QUIET),
+            *one,
+            Span(" " * (left_width - width_of(one))),
+            *other,
+        )
+        gutter, label = (Span(" " * GUTTER),), ""
+
+
+def _column(line: Line, width: int) -> list[Line]:
+    """A value in lines of a width, broken anywhere, each piece in its role."""
+    lines: list[Line] = [()]
+    for span in line:
+        free = width - width_of(lines[-1])
+        if cell_width(span.text) <= free:
+            lines[-1] = (*lines[-1], span)
+            continue
+        pieces = wrapped(span.text, max(1, width))
+        lines += [(Span(piece, span.role),) for piece in pieces]
+    return [each for each in lines if each] or [()]

@@ -1,0 +1,89 @@
+"""Lines of spans as the strips that Textual draws: measured, cut, padded, and never markup."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.strip import Strip
+from textual.widget import Widget
+
+from ctrlrun_tui.data.models import Line, Role, Span
+from ctrlrun_tui.glyphs import Glyphs
+from ctrlrun_tui.services import services
+from ctrlrun_tui.theme import Palette
+
+MARGIN = 1
+"""Cells left free at both edges of the screen."""
+
+
+def width_of(line: Line) -> int:
+    """How many cells a line takes."""
+    return sum(cell_len(span.text) for span in line)
+
+
+def guarded(text: str, glyphs: Glyphs) -> str:
+    """A text that cannot hurt the terminal, whoever forgot to pass it through `said`."""
+    return text if text.isprintable() else glyphs.said(text)
+
+
+def fit(line: Line, width: int, glyphs: Glyphs) -> Line:
+    """A line in at most `width` cells: its longest span is cut in the middle."""
+    line = tuple(Span(guarded(span.text, glyphs), span.role) for span in line)
+    excess = width_of(line) - width
+    while excess > 0:
+        longest = max(range(len(line)), key=lambda index: cell_len(line[index].text))
+        have = cell_len(line[longest].text)
+        if have <= 1:
+            return line[: max(0, len(line) - excess)]
+        kept = Span(glyphs.cut(line[longest].text, max(1, have - excess)), line[longest].role)
+        line = (*line[:longest], kept, *line[longest + 1 :])
+        excess = width_of(line) - width
+    return line
+
+
+def spread(left: Line, right: Line, width: int, glyphs: Glyphs) -> Line:
+    """`left` at the left edge and `right` at the right one; where both do not fit, left is cut."""
+    right = fit(right, width, glyphs)
+    gap = 1 if left and right else 0
+    left = fit(left, max(0, width - width_of(right) - gap), glyphs)
+    return (*left, Span(" " * (width - width_of(left) - width_of(right))), *right)
+
+
+def segments(line: Line, palette: Palette, *, cursor: bool = False) -> list[Segment]:
+    """A line's spans in the styles of their roles."""
+    return [
+        Segment(span.text, palette.style(span.role, cursor=cursor)) for span in line if span.text
+    ]
+
+
+def strip(line: Line, width: int, palette: Palette, *, cursor: bool = False) -> Strip:
+    """A line that was fitted, as a strip of exactly `width` cells."""
+    ground = palette.style(Role.VALUE, cursor=cursor)
+    return Strip(segments(line, palette, cursor=cursor)).adjust_cell_length(width, ground)
+
+
+class OneLine(Widget, inherit_bindings=False):
+    """A widget of one line, drawn from spans. It takes no focus and no part in the mouse."""
+
+    DEFAULT_CSS = """
+    OneLine { height: 1; width: 100%; }
+    """
+    can_focus = False
+    drawn: Line | None = None
+
+    def line(self, width: int) -> Line:
+        """What the line says in that width, margins taken off."""
+        raise NotImplementedError
+
+    def render_line(self, y: int) -> Strip:
+        app = services(self)
+        width = self.size.width
+        line = fit(self.line(max(0, width - 2 * MARGIN)), width - 2 * MARGIN, app.glyphs)
+        return strip((Span(" " * MARGIN), *line), width, app.palette)
+
+    def renew(self) -> None:
+        """Draw again if the line says something else than it does on the screen."""
+        line = self.line(max(0, self.size.width - 2 * MARGIN))
+        if line != self.drawn:
+            self.drawn = line
+            self.refresh()
