@@ -7,7 +7,8 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
@@ -101,7 +102,6 @@ class SQLiteSession(Session):
         self._synchronous = ""
         self._identity: Identity | None = None
         self._serial = 0
-        self._savepoints = 0
 
     # --- the connection --------------------------------------------------------------------------
 
@@ -176,16 +176,19 @@ class SQLiteSession(Session):
             self.active = False
             self.broken = None
 
-    def savepoint(self) -> Callable[[], None]:
-        self._savepoints += 1
-        name = f"nested_{self._savepoints % 8}"
-        self.execute(f"SAVEPOINT {name}")
-
-        def go_back() -> None:
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        # One name for all depths: it means the innermost, and each is released where it ends.
+        self.execute("SAVEPOINT nested")
+        try:
+            yield
+        except BaseException:
             if self.connection.in_transaction:
-                self.connection.execute(f"ROLLBACK TO {name}")
-
-        return go_back
+                self.connection.execute("ROLLBACK TO nested")
+            raise
+        finally:
+            if self.connection.in_transaction:
+                self.connection.execute("RELEASE nested")
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -287,7 +290,7 @@ class SQLiteDialect:
         return _STORED
 
     def has_control(self, control: str) -> Filter:
-        named = "EXISTS (SELECT 1 FROM json_each(json, '$.controls') WHERE value = ?)"
+        named = "EXISTS (SELECT 1 FROM json_each(receipts.json, '$.controls') WHERE value = ?)"
         values: tuple[Any, ...] = (control,)
         if _PLAIN_ID.fullmatch(control):
             # Such an id has one spelling in JSON: most documents need not be parsed to be ruled out.
