@@ -85,6 +85,10 @@ class Code:
     locked_until: float | None = None
     lock: Lock | None = None
 
+    def successor(self, text: str) -> Code:
+        """Another code on the same keyboard: quiet and lock go on."""
+        return replace(self, text=text, offered=False, drawn_at=None, typed=0)
+
     def offer(self) -> Code:
         """The code is put on the screen; nothing counts before `drawn`."""
         return replace(self, offered=True, drawn_at=None, typed=0)

@@ -325,9 +325,15 @@ def _effect_about(facts: EffectFacts, glyphs: Glyphs) -> Iterator[Fact | Prose]:
         whole=True,
     )
     yield Fact("retries", line(refusals_text(facts)), _asked_remark(facts.answers), whole=True)
-    yield Fact("a retry now", line(glyphs.said(facts.retry_now)), whole=True)
+    yield Fact("a retry now", _sentence(glyphs.said(facts.retry_now)), whole=True)
     for answer in facts.answers:
         yield from _answer_facts(answer, glyphs)
+
+
+def _sentence(text: str) -> Line:
+    """Words, not a value: a line of several pieces breaks between them."""
+    first, space, rest = text.partition(" ")
+    return line(first + space, rest) if rest else line(text)
 
 
 def refusals_text(facts: EffectFacts) -> str:

@@ -105,6 +105,9 @@ class FactsPane(ScrollView, inherit_bindings=False, can_focus=False):
     class AllSeen(Message):
         """Every owed line has been on the screen."""
 
+    class Scrolled(Message):
+        """Other lines are on the screen."""
+
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._laid: tuple[Laid, ...] = ()
@@ -124,6 +127,14 @@ class FactsPane(ScrollView, inherit_bindings=False, can_focus=False):
         self.virtual_size = Size(INSIDE, len(laid))
         self.refresh()
 
+    def clear(self) -> None:
+        """Show nothing, as at first."""
+        self._laid = ()
+        self._unseen = set()
+        self.virtual_size = Size(INSIDE, 0)
+        self.scroll_home(animate=False, immediate=True)
+        self.refresh()
+
     @property
     def all_seen(self) -> bool:
         """Whether every owed line has been on the screen."""
@@ -138,6 +149,14 @@ class FactsPane(ScrollView, inherit_bindings=False, can_focus=False):
     def lines_below(self) -> int:
         """Lines that do not fit below."""
         return max(0, len(self._laid) - self.lines_above - self.size.height)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self.post_message(self.Scrolled())
+
+    def on_resize(self) -> None:
+        """Another number of lines fits."""
+        self.post_message(self.Scrolled())
 
     def move(self, lines: int) -> None:
         """Scroll by that many lines."""

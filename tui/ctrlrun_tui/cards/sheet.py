@@ -39,6 +39,14 @@ def lay(items: Iterable[Fact | Prose], width: int, *, owed: bool = False) -> tup
     )
 
 
+def heading(left: Line, right: Line, width: int) -> tuple[Laid, ...]:
+    """What a card is about, with a word at the right edge; it has to be seen like an argument."""
+    if line_width(left) + BETWEEN + line_width(right) <= width:
+        return (Laid(edges(left, right, width), owed=True),)
+    pieces = [Laid(each, owed=True) for each in _value_lines(left, width)]
+    return (*pieces, Laid(edges((), right, width), owed=True))
+
+
 def line_width(line: Line) -> int:
     """How many cells a line takes."""
     return sum(cell_width(span.text) for span in line)

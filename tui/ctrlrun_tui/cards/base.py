@@ -1,0 +1,336 @@
+"""What every card does: shows facts, takes drafts and a code, and writes what was drawn or nothing.
+
+A card is opened by a key and never by data. It reads in a thread worker what it shows, again when
+the store changes, and is over as soon as the record is no longer the one that was drawn. Only its
+code answers (cards/code.py); what cannot be answered now shows no code and says why. The rules are
+in docs/console.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from textual import events, on, work
+from textual.message import Message
+from textual.widgets import Input
+
+from ctrlrun.errors import CTRLRunError
+from ctrlrun.operator import Desk
+from ctrlrun_tui.actions import CARDS, Action, Effect
+from ctrlrun_tui.cards.field import Field
+from ctrlrun_tui.cards.keypad import Keypad
+from ctrlrun_tui.cards.memory import CardMemory, DraftKey
+from ctrlrun_tui.cards.parts import INSIDE, Block, Cancel, FactsPane
+from ctrlrun_tui.cards.reading import FactsCard, Phase, told
+from ctrlrun_tui.cards.sheet import wrap_words
+from ctrlrun_tui.data.models import Line, Live, Role, Span, line
+from ctrlrun_tui.keymap import key_of
+
+VIA = "tui"
+"""What an answer's event says about where it was given."""
+
+NO_CHARACTER = "\0"
+"""Pressed in place of what is no character of any code: a paste, a letter under alt."""
+
+_ANSWER = Action("answer", (), "answer", "", CARDS, effect=Effect.ANSWERS)
+"""Stands for typing a code, where reasons for an answer being off are asked for."""
+
+Answer = Callable[[Desk], str]
+"""Writes one answer in a worker thread, bound to what was drawn; returns the sentence about it."""
+
+
+class Card(FactsCard):
+    """A card. Subclasses read, say and answer; this class keeps the rules."""
+
+    class Written(Message):
+        """The answer was committed."""
+
+        def __init__(self, said: str) -> None:
+            super().__init__()
+            self.said = said
+
+    class Refused(Message):
+        """The answer was not taken, or nobody can tell (`unsure`)."""
+
+        def __init__(self, why: str, *, unsure: bool) -> None:
+            super().__init__()
+            self.why = why
+            self.unsure = unsure
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keypad = Keypad(self)
+        self._refusal: Line = ()
+        self._was_whole = False
+        self._left_field: str | None = None
+
+    # --- what a card does: subclasses fill this in -----------------------------------------------
+
+    def barred(self) -> Line | None:
+        """Why this answer is not to be had on this record, although others may be, or None."""
+        return None
+
+    def missing(self) -> Line | None:
+        """What has to be chosen or filled in before the code comes, or None."""
+        return None
+
+    def ask(self) -> str:
+        """What typing the code does: `To grant as tui:alice`."""
+        raise NotImplementedError
+
+    def fixed_code(self) -> str | None:
+        """The code of this answer, None for letters."""
+        return None
+
+    def answer(self) -> Answer:
+        """The answer to write, bound to what is drawn."""
+        raise NotImplementedError
+
+    @property
+    def draft_key(self) -> DraftKey:
+        """Under which name what is typed here is kept."""
+        raise NotImplementedError
+
+    def after_answer(self) -> None:
+        """The answer was written, and told."""
+        self.dismiss(None)
+
+    # --- as a whole ------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> CardMemory:
+        """What the sitting keeps between cards."""
+        return self.console_app.card_memory
+
+    @property
+    def in_field(self) -> bool:
+        """Whether letters go into a field."""
+        return isinstance(self.focused, Field)
+
+    def write_terminal(self, sequence: str) -> None:
+        """Send a sequence behind the frames that were drawn so far."""
+        self.console_app.write_terminal(sequence)
+
+    def on_mount(self) -> None:
+        """Put the draft back."""
+        self.restore_draft()
+
+    def took(self) -> None:
+        self.keypad.need(self.fixed_code())
+        super().took()
+
+    def forget(self) -> None:
+        super().forget()
+        self._refusal = ()
+        self._was_whole = False
+        self.keypad.change(None)
+
+    # --- drafts ----------------------------------------------------------------------------------
+
+    def text_of(self, name: str) -> str:
+        """What stands in a field; blank is empty."""
+        return self.query_one(f"#{name}", Field).value.strip()
+
+    def draft(self) -> Mapping[str, str]:
+        """What was typed, by field."""
+        return {field.id or "": field.value for field in self.query(Field)}
+
+    def restore_draft(self) -> None:
+        """Put back what was typed into this card before."""
+        kept = self.memory.draft(self.draft_key)
+        for field in self.query(Field):
+            field.value = kept.get(field.id or "", "")
+            field.cursor_position = len(field.value)
+
+    def keep_draft(self) -> None:
+        """Keep what was typed, whatever becomes of the card."""
+        if self.is_mounted:
+            self.memory.keep_draft(self.draft_key, self.draft())
+
+    def has_draft(self) -> str | None:
+        typed = [name for name, text in self.draft().items() if text.strip()]
+        return f"a {typed[0]}" if typed else None
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.keep_draft()
+        self.renew_ask()
+
+    # --- what the application tells --------------------------------------------------------------
+
+    def on_tick(self, now: datetime) -> None:
+        super().on_tick(now)
+        self.renew_ask()
+
+    def on_live(self, live: Live) -> None:
+        super().on_live(live)
+        self.renew_ask()
+
+    def on_resize(self) -> None:
+        """The terminal may have become too small to answer on, or be large enough again."""
+        if self.is_covered and self.in_field and self.focused is not None:
+            self._left_field = self.focused.id
+        self.call_after_refresh(self._resized)
+
+    def _resized(self) -> None:
+        if not self.is_covered and self.focused is None:
+            self.query_one(f"#{self._left_field or 'cancel'}").focus()
+            self._left_field = None
+        self.renew_ask()
+
+    def on_screen_suspend(self) -> None:
+        """Another screen lies over the card: its code is not on the screen."""
+        self.keypad.withdraw()
+
+    def on_screen_resume(self) -> None:
+        """Back on top: the code is to be drawn anew."""
+        if self.drawn is not None:
+            self.renew_ask()
+
+    @on(FactsPane.AllSeen)
+    def renew_ask(self) -> None:
+        """Show the code, or the reason why there is none, and the last refusal."""
+        said = self.why_no_code()
+        if said is None and self.is_current:
+            self.keypad.offer()
+        else:
+            self.keypad.withdraw()
+        if said is None:
+            said = self.keypad.line(self.ask())
+        refusal = wrap_words(self._refusal, INSIDE) if self._refusal else ()
+        self.query_one("#refusal", Block).show(refusal)
+        self.query_one("#ask", Block).show([(), *wrap_words(said, INSIDE)])
+
+    def why_no_code(self) -> Line | None:
+        """The first reason why nothing can be answered now, or None."""
+        if self.over is not None:
+            return self.over.line
+        if self.phase is Phase.WRITING:
+            return line(Span("writing ...", Role.YOURS))
+        if self.drawn is None:
+            if self.unread is None:
+                return line(Span("reading ...", Role.QUIET))
+            why = self.console_app.glyphs.said(self.unread)
+            return line(Span(f"cannot be read: {why}", Role.NEEDS))
+        off = self.reason(_ANSWER)
+        if off is not None:
+            return line(Span(f"no answer now: {off}", Role.NEEDS))
+        return self.barred() or self._unshown() or self.missing() or self._typing()
+
+    def _unshown(self) -> Line | None:
+        """Every argument has to have been on the screen, whole; once is enough."""
+        assert self.drawn is not None
+        if self._was_whole:
+            return None
+        if not self.drawn.folded and self.pane.all_seen:
+            self._was_whole = True
+            return None
+        down = self.console_app.glyphs.down
+        how = "v unfolds them" if self.drawn.folded else f"{down} shows the rest"
+        return line(f"The code comes when every argument was on the screen: {how}.")
+
+    def _typing(self) -> Line | None:
+        if not self.in_field:
+            return None
+        return line(f"{self.ask()}, leave the field with Enter: then the code comes.")
+
+    # --- keys ------------------------------------------------------------------------------------
+
+    def key_read(self, at: float) -> None:
+        """A key that is not for the code was read."""
+        self.keypad.other_key(at)
+
+    def take_key(self, event: events.Key) -> bool:
+        """Codes, and Enter and Esc in a field; the rest is the registry's."""
+        if self.in_field:
+            self.key_read(event.time)
+            if event.key in ("enter", "escape"):
+                self.query_one("#cancel").focus()
+                return True
+            return event.is_printable
+        if event.key == "enter":
+            self.key_read(event.time)
+            self.do_cancel()
+            return True
+        if event.is_printable and self.console_app.keys.action_for(event, self.PLACE) is None:
+            character = key_of(event)
+            self._press(character if len(character) == 1 else NO_CHARACTER, event.time)
+            return True
+        self.key_read(event.time)
+        return False
+
+    def unknown_key(self, event: events.Key) -> None:
+        """Arrows sideways and the like: a card has nothing to say about them."""
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A paste outside a field is no answer, whatever is in it."""
+        event.stop()
+        self._press(NO_CHARACTER, event.time)
+
+    def on_descendant_focus(self) -> None:
+        """The code is there only while letters are not a field's."""
+        self.renew_ask()
+
+    def _press(self, character: str, at: float) -> None:
+        if self.phase is Phase.OPEN and self.keypad.press(character, at):
+            self._answer()
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def _answer(self) -> None:
+        """The code was typed: write what is drawn, unless the clock or anything else forbids it."""
+        desk = self.console_app.desk
+        is_over = self.look_at_clock(self.console_app.clock())
+        if is_over or self.why_no_code() is not None or not isinstance(desk, Desk):
+            self.renew_ask()
+            return
+        self.keep_draft()
+        self._refusal = ()
+        answer = self.answer()
+        self.phase = Phase.WRITING
+        self.renew_ask()
+        self._write(answer, desk)
+
+    @work(thread=True, group="card-write", exit_on_error=False)
+    def _write(self, answer: Answer, desk: Desk) -> None:
+        try:
+            said = answer(desk)
+        except CTRLRunError as refusal:
+            self.post_message(self.Refused(told(refusal), unsure=False))
+        except Exception as error:  # a store that failed: the next reading tells what stands
+            self.post_message(self.Refused(told(error), unsure=True))
+        else:
+            self.post_message(self.Written(said))
+
+    def on_card_written(self, message: Written) -> None:
+        """Done: what was typed is in the store."""
+        self.memory.drop_draft(self.draft_key)
+        self.console_app.wrote(message.said)
+        self.after_answer()
+
+    def on_card_refused(self, message: Refused) -> None:
+        """Card and draft stay; what stands now is read and shown."""
+        verb = "not confirmed" if message.unsure else "refused"
+        said = f"{verb}: {self.console_app.glyphs.said(message.why)}"
+        self._refusal = line(Span(said, Role.NEEDS))
+        self.phase = Phase.OPEN
+        self.console_app.say(said, Role.NEEDS)
+        self.keypad.change(self.fixed_code())
+        self.renew()
+        self.start_reading()
+
+    # --- actions ---------------------------------------------------------------------------------
+
+    def do_cancel(self) -> None:
+        """Leave; what was typed is kept for the next time, and nothing is written."""
+        if self.phase is Phase.WRITING:
+            self.console_app.say("the answer is being written")
+            return
+        self.keep_draft()
+        self.dismiss(None)
+
+    @on(Cancel.Pressed)
+    def _cancel_clicked(self) -> None:
+        self.do_cancel()

@@ -1,0 +1,37 @@
+"""A field of a card with its label and a remark about what belongs in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+
+from ctrlrun_tui.cards.field import Field
+from ctrlrun_tui.cards.parts import INSIDE, Block
+from ctrlrun_tui.cards.sheet import GUTTER, LABEL
+from ctrlrun_tui.data.models import Role, Span, line
+
+
+class FieldRow(Horizontal):
+    """One line: label, field, remark. The field's id is its name."""
+
+    DEFAULT_CSS = f"""
+    FieldRow {{ width: {INSIDE}; height: 1; }}
+    """
+
+    def __init__(self, name: str, hint: str, on_key_read: Callable[[float], None]) -> None:
+        super().__init__(id=f"row-{name}")
+        self._label = Block()
+        self._label.styles.width = GUTTER + LABEL
+        self._label.show([line(" " * GUTTER, Span(name, Role.QUIET))])
+        self._hint = Block()
+        self._hint.styles.width = len(hint) + 2
+        self._hint.show([line("  ", Span(hint, Role.QUIET))])
+        self.field = Field(on_key_read, id=name)
+        self.field.styles.width = INSIDE - GUTTER - LABEL - len(hint) - 2
+
+    def compose(self) -> ComposeResult:
+        yield self._label
+        yield self.field
+        yield self._hint

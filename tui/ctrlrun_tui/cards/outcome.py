@@ -1,0 +1,68 @@
+"""What became of each of several requests: the table that ends a review, and its count.
+
+Pure. The words are exact and never mixed: expired is not denied, and answered by others is neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ctrlrun.approval import ApprovalRecord
+from ctrlrun.operator.wording import short_id
+from ctrlrun_tui.cards.sheet import Laid, lay
+from ctrlrun_tui.data.models import Fact, Line, Role, Span, line
+from ctrlrun_tui.glyphs import Glyphs
+
+
+class Outcome(StrEnum):
+    """How a request left the review."""
+
+    GRANTED = "granted"
+    DENIED = "denied"
+    EXPIRED = "expired while you read"
+    OTHERS = "answered by others"
+    SKIPPED = "skipped"
+    FAILED = "not confirmed"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One request and what became of it; `detail` says who, when or why, and is safe to show."""
+
+    record: ApprovalRecord
+    outcome: Outcome
+    detail: str = ""
+
+
+def summary(ended: Sequence[Ended]) -> str:
+    """`6 granted, 1 denied, 2 skipped`: what did not happen is left out."""
+    counts = [(sum(each.outcome is outcome for each in ended), outcome) for outcome in Outcome]
+    return ", ".join(f"{count} {outcome.value}" for count, outcome in counts if count)
+
+
+def table(ended: Sequence[Ended], width: int, glyphs: Glyphs) -> tuple[Laid, ...]:
+    """A line for each request, in the order in which they were gone through."""
+    return lay((_row(each, glyphs) for each in ended), width)
+
+
+def _row(each: Ended, glyphs: Glyphs) -> Fact:
+    signs = {
+        Outcome.GRANTED: glyphs.granted,
+        Outcome.DENIED: glyphs.denied,
+        Outcome.EXPIRED: glyphs.expired,
+        Outcome.OTHERS: glyphs.spent,
+        Outcome.SKIPPED: glyphs.skipped,
+        Outcome.FAILED: "!",
+    }
+    needs = each.outcome in (Outcome.EXPIRED, Outcome.OTHERS, Outcome.FAILED)
+    role = Role.NEEDS if needs else Role.VALUE
+    identifier = glyphs.said(short_id(each.record.approval_id, ellipsis=glyphs.middle))
+    value: Line = line(Span(each.outcome.value, role))
+    if each.detail:
+        value = (*value, Span(f": {each.detail}", Role.QUIET))
+    name = glyphs.said(each.record.request.action.name)
+    return Fact(
+        f"{name}", value, line(Span(identifier, Role.QUIET)), line(Span(signs[each.outcome], role))
+    )

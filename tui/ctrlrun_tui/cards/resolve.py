@@ -1,0 +1,253 @@
+"""The card that says what became of an AMBIGUOUS effect.
+
+Evidence first, then three answers, none preset. What cannot be taken back asks for more: both
+outcomes for a source, `failed` for the effect's key as well, typed whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from ctrlrun.effect import EffectState
+from ctrlrun.operator import Desk, EffectFacts, effect_facts, effect_standing
+from ctrlrun.operator.wording import clock_text, span_text
+from ctrlrun.state import PagedReader
+from ctrlrun_tui.actions import RESOLVE
+from ctrlrun_tui.cards.base import VIA, Answer, Card
+from ctrlrun_tui.cards.facts_view import (
+    effect_about,
+    effect_arguments,
+    effect_principal,
+    environment_span,
+)
+from ctrlrun_tui.cards.fieldrow import FieldRow
+from ctrlrun_tui.cards.memory import DraftKey
+from ctrlrun_tui.cards.parts import INSIDE
+from ctrlrun_tui.cards.reading import Over, Reading
+from ctrlrun_tui.cards.sheet import Laid, heading, lay
+from ctrlrun_tui.data.models import Line, Role, Span, line
+from ctrlrun_tui.glyphs import Glyphs
+
+SOURCE, EFFECT, NOTE = "source", "effect", "note"
+
+_WORD = 16
+"""Cells of an answer's word, the space behind it included."""
+
+
+class Choice(StrEnum):
+    """The three answers."""
+
+    COMMITTED = "COMMITTED"
+    FAILED = "FAILED"
+    UNKNOWN = "STILL UNKNOWN"
+
+
+_LICENSES: dict[Choice, tuple[str, ...]] = {
+    Choice.COMMITTED: ("it happened: a retry stays refused",),
+    Choice.FAILED: (
+        "it did not happen: a retry may run,",
+        "and if you are wrong it happens twice",
+    ),
+    Choice.UNKNOWN: ("stays blocked; what you note is kept",),
+}
+_FIELDS: dict[Choice, tuple[str, ...]] = {
+    Choice.COMMITTED: (SOURCE, NOTE),
+    Choice.FAILED: (SOURCE, EFFECT, NOTE),
+    Choice.UNKNOWN: (NOTE,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The attempt that the answer is bound to, as it was drawn."""
+
+    effect_key: str
+    attempt: int
+    action_id: str
+    state: EffectState
+
+
+class ResolveCard(Card):
+    """Resolve one effect."""
+
+    PLACE = RESOLVE
+
+    def __init__(self, effect_key: str) -> None:
+        super().__init__()
+        self.effect_key = effect_key
+        self.choice: Choice | None = None
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def read(self, reader: PagedReader, now: datetime, *, whole: bool) -> Reading:
+        glyphs = self.console_app.glyphs
+        record = reader.get_effect(self.effect_key)
+        if record is None:
+            gone = line(Span("this effect is no longer in the store", Role.NEEDS))
+            return Reading(None, None, over=Over(gone))
+        facts = effect_facts(reader, record, now)
+        over = None
+        if record.state is not EffectState.AMBIGUOUS:
+            standing = effect_standing(reader, self.effect_key, now)
+            by = "" if standing.by is None else f" by {glyphs.said(standing.by)}"
+            at = "" if standing.at is None else f" since {clock_text(standing.at)}"
+            said = f"{standing.word}{by}{at}; nothing was written here"
+            over = Over(line(Span(said, Role.NEEDS)))
+        bound = Bound(record.effect_key, record.attempt, record.action_id, record.state)
+        laid, folded = effect_sheet(facts, glyphs, whole=whole)
+        return Reading(bound, facts, laid, folded, over)
+
+    @property
+    def _facts(self) -> EffectFacts | None:
+        facts = None if self.drawn is None else self.drawn.facts
+        return facts if isinstance(facts, EffectFacts) else None
+
+    # --- what it says ----------------------------------------------------------------------------
+
+    def title_line(self) -> Line:
+        return line("resolve")
+
+    def clock_line(self, now: datetime) -> Line:
+        facts = self._facts
+        if facts is None or facts.record.state is not EffectState.AMBIGUOUS:
+            return ()
+        return line(Span(f"AMBIGUOUS for {span_text(now - facts.record.updated_at)}", Role.NEEDS))
+
+    def consequence(self) -> Sequence[Line]:
+        cursor = self.console_app.glyphs.cursor
+        lines: list[Line] = [()]
+        for number, choice in enumerate(Choice, 1):
+            chosen = choice is self.choice
+            role = Role.YOURS if chosen else Role.VALUE
+            first, *rest = _LICENSES[choice]
+            sign = Span(f"{cursor} " if chosen else "  ", Role.YOURS)
+            key = Span(f"{number} ", Role.YOURS)
+            lines.append((sign, key, Span(choice.value.ljust(_WORD), role), Span(first)))
+            lines.extend((Span(" " * (4 + _WORD)), Span(each)) for each in rest)
+        lines.append(())
+        return lines
+
+    def field_rows(self) -> Sequence[FieldRow]:
+        rows = [
+            FieldRow(SOURCE, "id, link or who", self.key_read),
+            FieldRow(EFFECT, "type it whole", self.key_read),
+            FieldRow(NOTE, "optional", self.key_read),
+        ]
+        for row in rows:
+            row.display = False
+        return rows
+
+    def missing(self) -> Line | None:
+        if self.choice is None:
+            return line("Choose with 1, 2 or 3.")
+        asked = self._asked_for()
+        lacking = [name for name in asked if not self._is_filled(name)]
+        if not lacking:
+            return None
+        what = " and ".join(asked)
+        if EFFECT in lacking and self.text_of(EFFECT):
+            what += " (the effect is not the one above)"
+        return line(f"{self.ask()}: the code comes with {what}.")
+
+    def _asked_for(self) -> tuple[str, ...]:
+        assert self.choice is not None
+        return tuple(name for name in _FIELDS[self.choice] if name != NOTE)
+
+    def _is_filled(self, name: str) -> bool:
+        if name == EFFECT:
+            return self.text_of(EFFECT) == self.console_app.glyphs.said(self.effect_key)
+        return bool(self.text_of(name))
+
+    def ask(self) -> str:
+        assert self.choice is not None
+        return f"To write {self.choice.value} as {self.console_app.where.who}"
+
+    @property
+    def draft_key(self) -> DraftKey:
+        return ("effect", self.effect_key)
+
+    # --- answering -------------------------------------------------------------------------------
+
+    def answer(self) -> Answer:
+        assert self.choice is not None and self.drawn is not None
+        bound, choice = self.drawn.bound, self.choice
+        assert isinstance(bound, Bound)
+        shown = _FIELDS[choice]
+        note = self.text_of(NOTE) or None
+        source = (self.text_of(SOURCE) or None) if SOURCE in shown else None
+        key = self.console_app.glyphs.said(bound.effect_key)
+
+        def write(desk: Desk) -> str:
+            if choice is Choice.UNKNOWN:
+                desk.keep_unknown(
+                    bound.effect_key,
+                    attempt=bound.attempt,
+                    action_id=bound.action_id,
+                    note=note,
+                    via=VIA,
+                )
+                return f"{key} stays AMBIGUOUS; that you looked is kept"
+            desk.resolve(
+                bound.effect_key,
+                "committed" if choice is Choice.COMMITTED else "failed",
+                attempt=bound.attempt,
+                action_id=bound.action_id,
+                note=note,
+                source=source,
+                via=VIA,
+            )
+            license_ = "a retry may run" if choice is Choice.FAILED else "a retry stays refused"
+            return f"{key} resolved {choice.value}: {license_}"
+
+        return write
+
+    # --- actions ---------------------------------------------------------------------------------
+
+    def do_choose_committed(self) -> None:
+        """It happened."""
+        self._choose(Choice.COMMITTED)
+
+    def do_choose_failed(self) -> None:
+        """It did not happen."""
+        self._choose(Choice.FAILED)
+
+    def do_choose_unknown(self) -> None:
+        """Nobody knows yet."""
+        self._choose(Choice.UNKNOWN)
+
+    def _choose(self, choice: Choice) -> None:
+        """Another answer: its fields, and a code of its own. What was typed stays."""
+        if choice is self.choice:
+            return
+        self.choice = choice
+        for name in (SOURCE, EFFECT, NOTE):
+            self.query_one(f"#row-{name}", FieldRow).display = name in _FIELDS[choice]
+        self.keypad.change(None)
+        self.renew()
+
+
+def effect_sheet(
+    facts: EffectFacts, glyphs: Glyphs, *, whole: bool
+) -> tuple[tuple[Laid, ...], bool]:
+    """An effect as a card shows it, and whether a value in it is folded."""
+    record, action = facts.record, facts.action
+    parts = [glyphs.said(record.effect_key)]
+    if action is not None:
+        parts.append(f"   {glyphs.said(action.name)}, attempt {record.attempt}")
+    else:
+        parts.append(f"   attempt {record.attempt}")
+    amounts = list(facts.money.values())
+    if len(amounts) == 1:
+        parts.append(f"   {amounts[0]}")
+    where = () if action is None else line(environment_span(action.environment, glyphs))
+    arguments = effect_arguments(facts, glyphs, whole=whole)
+    laid = (
+        *heading(line("".join(parts)), where, INSIDE),
+        *lay(effect_about(facts, glyphs), INSIDE),
+        *lay(arguments.facts, INSIDE, owed=True),
+        *lay(effect_principal(facts, glyphs), INSIDE),
+    )
+    return laid, arguments.folded
