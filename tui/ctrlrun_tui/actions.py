@@ -243,8 +243,12 @@ ACTIONS: tuple[Action, ...] = (
     _action(
         "previous_field", "shift+tab", "field before", "Go to the field before.", CARDS, **_FIXED
     ),
-    _action("card_down", "down j pagedown", "down", "Scroll down.", CARDS, **_FIXED),
-    _action("card_up", "up k pageup", "up", "Scroll up.", CARDS, **_FIXED),
+    _action("card_down", "down j", "down", "Scroll down by a line.", CARDS, **_FIXED),
+    _action("card_up", "up k", "up", "Scroll up by a line.", CARDS, **_FIXED),
+    _action("card_page_down", "pagedown", "page down", "Scroll on.", CARDS, **_FIXED),
+    _action("card_page_up", "pageup", "page up", "Scroll back.", CARDS, **_FIXED),
+    _action("card_top", "home g", "top", "Go to the first line.", CARDS, **_FIXED),
+    _action("card_bottom", "end G", "bottom", "Go to the last line.", CARDS, **_FIXED),
     # Everywhere, text fields and cards included.
     _action("help", "?", "keys", "Every key of this screen.", [*READING, *CARDS]),
     _action(
