@@ -25,6 +25,9 @@ json_text = json.JSONEncoder(
 ).encode
 """The canonical text of a value that `plain` returned; `encode_plain` checks it too."""
 
+_AS_IT_IS = frozenset({str, bool, type(None)})
+"""Types whose values are plain already."""
+
 
 def plain(value: Any, where: str, *, max_depth: int = MAX_DEPTH + 1) -> Any:
     """`value` as plain `dict`, `list` and scalars; `InvalidArgument` names the path it refuses.
@@ -41,7 +44,7 @@ def plain(value: Any, where: str, *, max_depth: int = MAX_DEPTH + 1) -> Any:
 
 def _plain(value: Any, where: str, max_depth: int) -> Any:
     kind = type(value)
-    if kind is str or value is None or kind is bool:
+    if kind in _AS_IT_IS:
         return value
     if kind is int or isinstance(value, int):
         return _plain_int(value, where)
@@ -81,7 +84,10 @@ def _plain_mapping(value: Mapping[Any, Any], where: str, max_depth: int) -> dict
                 f"{_short(where)} has the key {_short(repr(key))} of type {type(key).__name__}; keys are strings"
             )
         name = str.__str__(key)
-        result[name] = _plain(item, f"{where}.{name}", max_depth - 1)
+        if type(item) in _AS_IT_IS:  # most of any document: no call, no path
+            result[name] = item
+        else:
+            result[name] = _plain(item, f"{where}.{name}", max_depth - 1)
     return result
 
 
