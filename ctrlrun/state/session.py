@@ -11,6 +11,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 Row = tuple[Any, ...]
@@ -84,8 +85,8 @@ class Session(ABC):
         """Undo it, whatever state it is in."""
 
     @abstractmethod
-    def savepoint(self) -> Callable[[], None]:
-        """Mark a place in the open transaction; call what is returned to go back to it."""
+    def savepoint(self) -> AbstractContextManager[None]:
+        """A part of the open transaction that is taken back when it fails."""
 
     @abstractmethod
     def execute(self, sql: str, values: Values = ()) -> Cursor:
@@ -123,12 +124,8 @@ class Session(ABC):
 
     def nested(self, work: Callable[[], T]) -> T:
         """A unit inside the open transaction: what leaves it takes its own writes back."""
-        go_back = self.savepoint()
-        try:
+        with self.savepoint():
             return work()
-        except BaseException:
-            go_back()
-            raise
 
     def retire(self) -> None:
         """Disconnect as soon as nobody uses the session: at once, or when its thread leaves it."""
