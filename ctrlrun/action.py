@@ -59,6 +59,11 @@ class Principal:
         claims = frozenset(self.claims.items())
         return hash((self.agent, self.user, claims, self.issuer, self.expires_at))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Read-only views do not pickle; what a principal is built from does.
+        claims = dict(self.claims)
+        return (Principal, (self.agent, self.user, claims, self.issuer, self.expires_at))
+
     @property
     def claim_names(self) -> tuple[str, ...]:
         """The names of the claims, sorted."""
@@ -107,6 +112,11 @@ class Action:
 
     def __hash__(self) -> int:
         return hash(self.action_id)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Read-only views do not pickle; what an action is built from does.
+        parts = (self.name, self.canonical_arguments, self.principal)
+        return (Action, (*parts, self.resource, self.environment, self.action_id))
 
     @property
     def canonical_arguments(self) -> dict[str, Any]:

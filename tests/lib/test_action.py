@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import json
+import pickle
 import sys
 from collections import OrderedDict, UserDict, namedtuple
 from collections.abc import Callable, Mapping
@@ -325,3 +327,13 @@ def test_rebuilding_from_either_form_keeps_the_hash(arguments: Mapping[str, Any]
     assert an_action(arguments=action.arguments).action_hash == action.action_hash
     assert an_action(arguments=action.canonical_arguments).action_hash == action.action_hash
     assert action.canonical_arguments == arguments
+
+
+def test_actions_and_principals_can_be_copied_and_pickled() -> None:
+    principal = Principal("a", "u", {"level": 3}, "idp", datetime(2026, 1, 1, tzinfo=UTC))
+    action = Action("pay", {"rows": ({"a": [1]},)}, principal, "r", "staging")
+    for copied in (copy.deepcopy(action), pickle.loads(pickle.dumps(action))):
+        assert copied == action
+        assert copied.action_hash == action.action_hash
+        assert copied.principal == principal
+        assert copied.arguments == action.arguments
