@@ -17,7 +17,7 @@ from ctrlrun.errors import CTRLRunError, InvalidArgument, MissingDependency
 from ctrlrun.receipt import EVENTS_FILENAME
 from ctrlrun.state.protocol import PagedReader, UnitStateStore
 from ctrlrun.state.sqlite import ExistingSQLiteStore, SQLiteReader
-from ctrlrun.state.sqlite_open import check_path
+from ctrlrun.state.sqlite_open import applied_steps, check_path
 
 STORE_URL_VARIABLE = "CTRLRUN_STORE_URL"
 STATE_VARIABLE = "CTRLRUN_STATE"
@@ -89,6 +89,16 @@ def open_writer(location: StoreLocation, *, clock: Clock, extend: bool) -> UnitS
     nothing, and a store that is behind is refused. Raises as `ExistingSQLiteStore` does.
     """
     return ExistingSQLiteStore(location.path, clock=clock, extend=extend)
+
+
+def migrate(location: StoreLocation, *, clock: Clock) -> tuple[str, ...]:
+    """Bring a store that exists to this build's format and indexes; the ids of what was applied.
+
+    What another process applies meanwhile is named too. Raises as `ExistingSQLiteStore` does.
+    """
+    before = frozenset(applied_steps(location.path))
+    open_writer(location, clock=clock, extend=True).close()
+    return tuple(step for step in applied_steps(location.path) if step not in before)
 
 
 def masked(url: str) -> str:

@@ -170,6 +170,21 @@ def applied_migrations(
         return tuple(sorted(patiently(lambda: look(connection)).recorded))
 
 
+def applied_steps(
+    path: str | os.PathLike[str], *, connect: Connect = open_connection
+) -> tuple[str, ...]:
+    """Migrations and extensions that a SQLite file records, in the order in which they apply.
+
+    Only reads; raises as `applied_migrations` does.
+    """
+    place = check_path(path)
+    require_file(place)
+    with naming(place), contextlib.closing(connect(uri(place, "ro"))) as connection:
+        found = patiently(lambda: look(connection))
+        extensions = patiently(lambda: applied_extensions(connection, found))
+    return (*sorted(found.recorded), *sorted(extensions))
+
+
 # --- bringing to head ----------------------------------------------------------------------------
 
 
