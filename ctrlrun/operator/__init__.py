@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from ctrlrun.operator.policy_view import read_policy as read_policy
     from ctrlrun.operator.risk import PolicyStand as PolicyStand
     from ctrlrun.operator.risk import Risk as Risk
-    from ctrlrun.operator.search import Found as Found
-    from ctrlrun.operator.search import search as search
+    from ctrlrun.operator.searching import Found as Found
+    from ctrlrun.operator.searching import search as search
     from ctrlrun.operator.seen import SeenAction as SeenAction
     from ctrlrun.operator.seen import SeenIn as SeenIn
     from ctrlrun.operator.seen import action_of_receipt as action_of_receipt
@@ -154,7 +154,7 @@ _HOME = {
             "PolicyStand",
             "Risk",
         ),
-        "search": (
+        "searching": (
             "Found",
             "search",
         ),

@@ -51,9 +51,9 @@ def money(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 def in_major_units(amount: int, currency: str) -> str | None:
     """`EUR 2,000.00` for 200000 minor units; None for a currency that is not known."""
-    code = currency.upper()
+    code = currency.upper() if currency.isascii() else currency
     digits = _DECIMALS.get(code)
-    if digits is None or not currency.isascii():
+    if digits is None:
         return None
     sign = "-" if amount < 0 else ""
     major, minor = divmod(abs(amount), 10**digits)
@@ -75,7 +75,7 @@ def _collect(arguments: Mapping[str, Any], prefix: str, found: dict[str, str]) -
 def _currency(arguments: Mapping[str, Any]) -> str | None:
     """The one currency of a mapping; two that differ leave the amounts unclear."""
     stated = {
-        value.upper()
+        value.upper() if value.isascii() else value
         for name, value in arguments.items()
         if isinstance(value, str) and "currency" in name.lower().split("_")
     }

@@ -69,11 +69,17 @@ class Hears:
 class Scene:
     """One store under one policy, with agents that call and a clock for all of them."""
 
-    def __init__(self, store: StateStore, clock: Clock, policy: str = POLICY) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        clock: Clock,
+        policy: str = POLICY,
+        environment: str | None = None,
+    ) -> None:
         self.store: Any = store
         self.clock = clock
         self.policy = Policy.from_yaml(policy, source="ctrlrun.yaml")
-        self.control = Control(self.policy, store, clock=clock)
+        self.control = Control(self.policy, store, clock=clock, environment=environment)
 
     def action(
         self, name: str = "stripe.refund", agent: str = "refund-agent", **arguments: Any
