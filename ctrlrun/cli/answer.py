@@ -20,6 +20,7 @@ from ctrlrun.clock import iso_timestamp
 from ctrlrun.operator import Desk
 from ctrlrun.operator.verbs import Outcome
 from ctrlrun.operator.wording import left_text
+from ctrlrun.state.location import open_writer
 
 request_argument = click.argument("request_id", callback=text)
 
@@ -99,8 +100,9 @@ def resolve(
 
 
 def _read(desk: Desk, request_id: str) -> ApprovalRecord | None:
-    with closing(desk.reader()) as reader:
-        return reader.get_approval(request_id)
+    """The request, from the store as the answer will find it: brought up to this version."""
+    with closing(open_writer(desk.location, clock=desk.clock, extend=True)) as store:
+        return store.get_approval(request_id)
 
 
 def _hash(record: ApprovalRecord | None) -> str | None:
@@ -129,9 +131,9 @@ def _say_action(out: Output, record: ApprovalRecord | None) -> None:
 
 
 def _agreed(out: Output, who: str) -> bool:
-    """Ask; only `y` or `yes` agrees, and only when typed after the question stood there."""
-    out.ask(f"It runs once, exactly as above. Grant it as {out.shown(who)}? [y/N] ")
+    """Ask; only `y` or `yes` agrees, and only when typed after all the rest was shown."""
     _forget_typed_ahead()
+    out.ask(f"It runs once, exactly as above. Grant it as {out.shown(who)}? [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -108,7 +108,7 @@ def play() -> Iterator[str]:
     try:
         stage = _Stage(store)
         yield "CTRLRun demo — four ways an agent goes wrong, and what stops each of them."
-        yield "Policy: a refund up to €1,000 runs alone, up to €10,000 a human decides, above never."
+        yield "Policy: a refund up to €1,000 runs alone, up to €10,000 a human decides, beyond that none runs."
         for number, (title, scenario) in enumerate(_SCENARIOS.items(), start=1):
             yield ""
             yield f"{number}. {title}"

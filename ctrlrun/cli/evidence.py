@@ -14,7 +14,7 @@ from ctrlrun.cli.options import json_option, reading_desk, store_option, text
 from ctrlrun.cli.verifying import head_option, print_chain
 from ctrlrun.clock import utc_now
 from ctrlrun.errors import FilterError
-from ctrlrun.operator import Filter, RowKind, parse
+from ctrlrun.operator.filter import Filter, RowKind, parse
 from ctrlrun.receipt import Event, Receipt
 
 last_option = click.option(

@@ -10,7 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from ctrlrun.cli.output import Output, note
 from ctrlrun.errors import DamagedRow
-from ctrlrun.operator import Feed, FeedBatch, ReadingDesk, follow
+from ctrlrun.operator.desk import ReadingDesk
+from ctrlrun.operator.feed import Feed, FeedBatch, follow
 from ctrlrun.operator.pages import ReadsPages
 from ctrlrun.state import Damage, Page, PagedReader
 from ctrlrun.state.page import START
@@ -49,7 +50,9 @@ def print_list(
     Raises DamagedRow, after all the others, when rows could not be read.
     """
     with closing(desk.reader()) as reader:
-        _print_stored(listing, reader, last, as_json=as_json)
+        damaged = _print_stored(listing, reader, last, as_json=as_json).damage
+    if damaged is not None:
+        raise damaged
 
 
 def follow_list(listing: Listing[T], desk: ReadingDesk, last: int | None, *, as_json: bool) -> None:
@@ -62,11 +65,14 @@ def follow_list(listing: Listing[T], desk: ReadingDesk, last: int | None, *, as_
     with closing(desk.reader()) as reader:
         feed = Feed(desk, desk.events_path, receipts=True)
         feed.poll()  # from here on nothing is missed; what came before is listed
-        newest = None
+        listed = None
         if last is not None:
-            newest = _print_stored(listing, reader, last, as_json=as_json)
+            listed = _print_stored(listing, reader, last, as_json=as_json)
+    if listed is not None and listed.damage is not None:
+        note(inert(str(listed.damage)))
     out.flush()
     trouble = _Trouble()
+    newest = None if listed is None else listed.newest
     for batch in follow(feed):
         rows = [row for row in listing.fresh(batch) if _is_new(listing, row, newest)]
         _print(listing, out, rows, as_json=as_json)
@@ -76,19 +82,18 @@ def follow_list(listing: Listing[T], desk: ReadingDesk, last: int | None, *, as_
 
 def _print_stored(
     listing: Listing[T], reader: PagedReader, last: int | None, *, as_json: bool
-) -> T | None:
-    """Print rows of the store; the last one."""
+) -> _Walk[T]:
+    """Print rows of the store; the walk that ended."""
     out = Output()
     walk = _Walk(listing.page(reader), listing.keep)
-    newest: T | None = None
     for rows in walk.pages() if last is None else walk.last(last):
         _print(listing, out, rows, as_json=as_json)
-        newest = rows[-1] if rows else newest
-    if newest is None:
+        if rows:
+            walk.newest = rows[-1]
+    if walk.newest is None and walk.damage is None:
         # Where a reader of JSON does not take it for a document.
         note(inert(listing.nothing)) if as_json else out.say(out.shown(listing.nothing))
-    walk.check()
-    return newest
+    return walk
 
 
 def _print(listing: Listing[T], out: Output, rows: Sequence[T], *, as_json: bool) -> None:
@@ -113,13 +118,16 @@ def _is_new(listing: Listing[T], row: T, newest: T | None) -> bool:
 
 
 class _Walk(Generic[T]):
-    """One walk over a list: what cannot be read is passed over, and said at the end."""
+    """One walk over a list, which passes over what cannot be read.
+
+    `newest` is the last row that was printed, `damage` the error about the rows passed over.
+    """
 
     def __init__(self, read: ReadsPages[T], keep: Callable[[T], bool] | None) -> None:
         self._read = read
         self._keep = keep
-        self._first_damage: Damage | None = None
-        self._damaged = 0
+        self._damaged: list[Damage] = []
+        self.newest: T | None = None
 
     def pages(self) -> Iterator[tuple[T, ...]]:
         """The whole list, oldest first."""
@@ -140,46 +148,47 @@ class _Walk(Generic[T]):
             page = self._read(before=page.before, limit=self._size(count - len(found)))
         yield tuple(found)
 
-    def check(self) -> None:
-        """DamagedRow that names the first row which could not be read, if there was one."""
-        damage = self._first_damage
-        if damage is not None:
-            more = f" (and {self._damaged - 1} more)" if self._damaged > 1 else ""
-            raise DamagedRow(
-                f"{damage.table} {damage.row_id} cannot be read: {damage.detail}{more}",
-                table=damage.table,
-                row_id=damage.row_id,
-            )
+    @property
+    def damage(self) -> DamagedRow | None:
+        if not self._damaged:
+            return None
+        first = self._damaged[0]
+        more = f" (and {len(self._damaged) - 1} more)" if len(self._damaged) > 1 else ""
+        return DamagedRow(
+            f"{first.table} {first.row_id} cannot be read: {first.detail}{more}",
+            table=first.table,
+            row_id=first.row_id,
+        )
 
     def _size(self, wanted: int) -> int:
         """How much to read at once: with a filter, nobody knows how much of it is kept."""
         return PAGE if self._keep is not None else min(wanted, PAGE)
 
     def _kept(self, page: Page[T]) -> tuple[T, ...]:
-        if page.damaged:
-            self._first_damage = self._first_damage or page.damaged[0]
-            self._damaged += len(page.damaged)
+        self._damaged.extend(page.damaged)
         if self._keep is None:
             return page.items
         return tuple(item for item in page.items if self._keep(item))
 
 
 class _Trouble:
-    """What a follower is told beside the rows."""
+    """What a follower is told beside the rows, each thing once."""
 
     def __init__(self) -> None:
-        self._out_of_reach = False
-        self._unparseable = 0
+        self._before = FeedBatch()
 
     def say(self, batch: FeedBatch) -> None:
         """Say on standard error what is new."""
+        before, self._before = self._before, batch
         for sentence in batch.notices:
             note(inert(sentence))
-        if batch.unparseable > self._unparseable:
-            note(f"{batch.unparseable} lines of the events file cannot be read")
-            self._unparseable = batch.unparseable
-        if batch.error is not None and not self._out_of_reach:
+        if batch.unparseable > before.unparseable:
+            note(f"lines of the events file that cannot be read: {batch.unparseable}")
+        if batch.damaged > before.damaged:
+            note(f"rows of the store that cannot be read: {batch.damaged}")
+        if batch.store_replaced:
+            note("the store was replaced: what follows is from another one")
+        if batch.error is not None and before.error is None:
             note("the store cannot be read, trying again: " + inert(batch.error.message))
-        if batch.error is None and self._out_of_reach:
+        if batch.error is None and before.error is not None:
             note("the store can be read again")
-        self._out_of_reach = batch.error is not None

@@ -1,0 +1,127 @@
+"""Hostile text through every text command: no byte of it controls a terminal or forges a line."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ctrlrun.action import Action, Principal
+from ctrlrun.canonical import has_surrogate
+from ctrlrun.clock import utc_now
+from ctrlrun.receipt import Event
+from ctrlrun.text import inert
+from tests.cli.helpers import Ended, Scene
+from tests.lib.hostile import HOSTILE
+
+# A store holds UTF-8: what is none never gets in.
+STORABLE = tuple(text for text in HOSTILE if not has_surrogate(text) and text.strip())
+
+
+def check(ended: Ended) -> None:
+    """Every line holds visible characters only."""
+    for stream in (ended.out, ended.err):
+        assert stream == "" or stream.endswith("\n")
+        for line in stream.split("\n"):
+            assert all(
+                unicodedata.category(character) not in ("Cc", "Cf", "Zl", "Zp", "Co", "Cn", "Cs")
+                for character in line
+            ), ascii(line)
+
+
+def hostile_action(text: str) -> Action:
+    return Action(text, {text: text, "nested": [{text: text}]}, Principal(text, text), text, text)
+
+
+def put_everywhere(scene: Scene, text: str) -> tuple[str, str]:
+    """Text in every field that a command shows: the ids of a request and of an action."""
+    action = hostile_action(text)
+    request_id = scene.request(action)
+    receipt = scene.receipt(
+        action_id=action.action_id,
+        action=text,
+        principal=Principal(text, text, {"x": text}, text, utc_now()),
+        resource=text,
+        arguments={text: text},
+        environment=text,
+        decision_reason=text,
+        effect_key=text,
+        error=text,
+        approver=text,
+        policy_hash=text,
+        policy_version=text,
+        action_hash=action.action_hash,
+        would_have={"decision": text, "reason": text, "blocked_reason": text},
+    )
+    scene.store.append_event(
+        Event(text, action.action_id, utc_now(), {"error": text, text: [text]}, text, text)
+    )
+    with scene.at(utc_now() - timedelta(hours=1)):
+        scene.store.reserve_effect(text, text)
+    return request_id, receipt.action_id
+
+
+COMMANDS: dict[str, Callable[[str, str, str], tuple[str, ...]]] = {
+    "receipts": lambda *_: ("receipts",),
+    "events": lambda *_: ("events",),
+    "effects": lambda *_: ("effects",),
+    "approvals": lambda *_: ("approvals",),
+    "inspect": lambda text, request, action: ("inspect", action),
+    "chain": lambda *_: ("receipts", "--verify-chain"),
+    "deny": lambda text, request, action: ("deny", request),
+    "unknown request": lambda text, *_: ("approve", "--", text),
+    "unknown effect": lambda text, *_: ("resolve", "--failed", "--", text + "x"),
+    "unknown action": lambda text, *_: ("inspect", "--", text),
+    "unknown command": lambda text, *_: ("--", text),
+    "bad name": lambda text, request, _: ("approve", request, "--as", text + "\n"),
+    "bad option": lambda text, *_: ("receipts", "--last", text),
+    "bad state": lambda text, *_: ("effects", "--state", text),
+    "bad store": lambda text, *_: ("receipts", "--store-url", text),
+    "absent store": lambda text, *_: ("receipts", "--store-url", "sqlite://x/" + text),
+    "control": lambda text, *_: ("receipts", "--control", text),
+    "filter": lambda text, *_: ("receipts", "--filter", text),
+}
+
+
+@pytest.mark.parametrize("text", STORABLE, ids=ascii)
+def test_every_text_command(scene: Scene, text: str) -> None:
+    request_id, action_id = put_everywhere(scene, text)
+    for arguments in COMMANDS.values():
+        check(scene.ctrlrun(*arguments(text, request_id, action_id)))
+
+
+def test_the_hostile_strings_are_many() -> None:
+    assert len(STORABLE) >= 60
+
+
+@pytest.mark.parametrize("text", STORABLE, ids=ascii)
+def test_a_list_has_as_many_lines_as_rows(scene: Scene, text: str) -> None:
+    put_everywhere(scene, text)
+    for command, fields in (("receipts", 6), ("approvals", 5)):
+        [line] = scene.ctrlrun(command).lines
+        assert len(line.split("  ")) == fields
+    [event] = scene.ctrlrun("events").lines
+    assert event.split("  ")[4] == inert(text) or "U+0020" in event
+
+
+def test_fields_cannot_be_forged_by_spaces(scene: Scene) -> None:
+    scene.receipt(effect_key="refund:1  cfo", principal=Principal(" bot "))
+    [line] = scene.ctrlrun("receipts").lines
+    assert line.split("  ")[4:] == ["refund:1 ⟨U+0020⟩cfo", "⟨U+0020⟩bot⟨U+0020⟩"]
+
+
+def test_json_is_data(scene: Scene) -> None:
+    text = "\x1b[31m\u202e\x9b"
+    _, action_id = put_everywhere(scene, text)
+    [receipt] = scene.ctrlrun("receipts", "--json").documents
+    assert receipt["arguments"] == {text: text}
+    documents: list[Any] = scene.ctrlrun("approvals", "--json").documents
+    assert documents[0]["arguments"][text] == text
+    assert (
+        text.encode("unicode_escape")
+        not in scene.ctrlrun("inspect", action_id, "--json").out.encode()
+    )
+    assert "\u202e" in scene.ctrlrun("inspect", action_id, "--json").out
