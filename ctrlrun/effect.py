@@ -101,7 +101,9 @@ def storable_result(result: Any) -> str | None:
     try:
         text = json.dumps(_finite(result), ensure_ascii=False, separators=(",", ":"), default=_repr)
     except (TypeError, ValueError, RecursionError):
-        text = json.dumps({"repr": _repr(result)}, ensure_ascii=False, separators=(",", ":"))
+        shown = _repr(result)
+        whole = shown if isinstance(shown, dict) else {"repr": shown}
+        text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
     except Exception:  # a __str__, an __iter__ of somebody's subclass
         text = json.dumps({"repr": f"<unrepresentable {type(result).__name__}>"})
     return escape_surrogates(text)
