@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from ctrlrun.action import Action
-from ctrlrun.errors import CTRLRunError
+from ctrlrun.errors import DamagedRow
 from ctrlrun.state import verdicts
 from ctrlrun.state.core import Reads
 from ctrlrun.state.effects import EffectWrites, rewrite_effect
 from ctrlrun.state.protocol import HeldContinuation
-from ctrlrun.state.rows import action_from, action_json, column_time, damaged
+from ctrlrun.state.rows import action_json, column_time, continuation_action_from
 from ctrlrun.state.session import Session
 
 _HELD = "SELECT continuation, effect_key FROM continuations WHERE continuation <> ''"
@@ -41,7 +41,7 @@ class ContinuationReads(Reads):
     def continuation_rounds(self, effect_key: str) -> int:
         """How often the standing attempt of a key was suspended; 0 if never."""
         row = self._row(_ROUNDS, (effect_key,))
-        return 0 if row is None else int(row[0])
+        return 0 if row is None else _rounds_of(effect_key, row[0])
 
 
 class ContinuationWrites(ContinuationReads, EffectWrites):
@@ -67,7 +67,7 @@ class ContinuationWrites(ContinuationReads, EffectWrites):
                 raise verdicts.token_elsewhere(effect_key)
             row = session.row(f"{_BY_KEY}{self._dialect.for_update}", (effect_key,))
             same_attempt = row is not None and row[1] == action.action_id
-            rounds = int(row[3]) + 1 if row is not None and same_attempt else 1
+            rounds = _rounds_of(effect_key, row[3]) + 1 if row and same_attempt else 1
             rewrite_effect(session, held)
             values = (effect_key, action.action_id, document, token, rounds, column_time(now))
             session.execute(_HOLD, values)
@@ -82,21 +82,25 @@ class ContinuationWrites(ContinuationReads, EffectWrites):
         AmbiguousEffect, with nothing changed, when its attempt is no longer live.
         """
 
-        def step(session: Session) -> HeldContinuation | CTRLRunError:
+        def step(session: Session) -> HeldContinuation:
             now = self._now()
-            tokens = session.rows(_HELD)
+            tokens = [row for row in session.rows(_HELD) if isinstance(row[0], str)]
             effect_key: str = verdicts.find_token(continuation, tokens)
             record = self._locked_effect(session, effect_key)
             row = session.row(f"{_BY_KEY}{self._dialect.for_update}", (effect_key,))
             assert row is not None
             refusal = verdicts.takeable(record, effect_key, row[1], now)
-            if refusal is not None or record is None:
-                raise refusal or AssertionError(effect_key)
-            try:
-                action = action_from(row[2])
-            except (ValueError, TypeError, KeyError, AttributeError, CTRLRunError) as error:
-                raise damaged("continuations", effect_key, error) from error
+            if refusal is not None:
+                raise refusal
+            assert record is not None
+            action = continuation_action_from(row)
             session.execute(_SPEND, (column_time(now), effect_key))
-            return HeldContinuation(action, effect_key, record, int(row[3]))
+            return HeldContinuation(action, effect_key, record, _rounds_of(effect_key, row[3]))
 
         return self._write(step)
+
+
+def _rounds_of(effect_key: str, value: object) -> int:
+    if not isinstance(value, int):
+        raise DamagedRow(table="continuations", row_id=effect_key)
+    return value

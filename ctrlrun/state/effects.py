@@ -237,14 +237,15 @@ class EffectWrites(EffectReads, Writes):
 
 
 def _insert(session: Session, record: EffectRecord) -> bool:
+    created_at = column_time(record.created_at)  # of a new record, also the time of its last change
     values = (
         record.effect_key,
         record.state.value,
         record.action_id,
         record.attempt,
         optional_column_time(record.lease_expires_at),
-        column_time(record.created_at),
-        column_time(record.updated_at),
+        created_at,
+        created_at,
     )
     return session.execute(_RESERVE_NEW, values).rowcount == 1
 

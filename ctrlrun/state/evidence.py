@@ -38,8 +38,7 @@ class EvidenceReads(Reads):
         """Every receipt in the order of the chain, those from before it first."""
         order = self._dialect.stored["receipts"]
         rows = self._rows(
-            f"SELECT {RECEIPT_COLUMNS} FROM receipts "
-            f"ORDER BY {order.key} IS NOT NULL, {order.key}, {order.tie}"
+            f"SELECT {RECEIPT_COLUMNS} FROM receipts ORDER BY {order.key} NULLS FIRST, {order.tie}"
         )
         return tuple(receipt_from(row) for row in rows)
 

@@ -54,15 +54,9 @@ def _reading(table: str, read: Callable[[Row], T], row: Row) -> T:
     try:
         return read(row)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, CTRLRunError) as error:
-        raise damaged(table, row[0], error) from error
-
-
-def damaged(table: str, row_id: object, error: BaseException) -> DamagedRow:
-    """The error about one row."""
-    name = text_of(row_id) or "without an id"
-    return DamagedRow(
-        f"{table} {name} cannot be read: {detail_of(error)}", table=table, row_id=name
-    )
+        name = text_of(row[0]) or "without an id"
+        message = f"{table} {name} cannot be read: {detail_of(error)}"
+        raise DamagedRow(message, table=table, row_id=name) from error
 
 
 def text_of(value: object) -> str | None:
@@ -151,7 +145,7 @@ def action_json(action: Action) -> str:
     return _encode(document)
 
 
-def action_from(text: object) -> Action:
+def _action_from(text: object) -> Action:
     """An action from its stored text; what older rows lack reads as absent."""
     document = json.loads(_text(text, "action_json"))
     principal = document["principal"]
@@ -171,6 +165,11 @@ def action_from(text: object) -> Action:
     )
 
 
+def continuation_action_from(row: Row) -> Action:
+    """The action of a row (effect_key, action_id, action_json, ...) of continuations."""
+    return _reading("continuations", lambda held: _action_from(held[2]), row)
+
+
 def approval_from(row: Row) -> ApprovalRecord:
     """A row of `APPROVAL_COLUMNS`."""
     return _reading("approvals", _approval, row)
@@ -180,7 +179,7 @@ def _approval(row: Row) -> ApprovalRecord:
     request = ApprovalRequest(
         request_id=_text(row[0], "approval_id"),
         action_hash=_text(row[1], "action_hash"),
-        action=action_from(row[3]),
+        action=_action_from(row[3]),
         created_at=_time(row[5], "created_at"),
         expires_at=_time(row[7], "expires_at"),
         policy_hash=_optional(row[9], "policy_hash_at_approval"),

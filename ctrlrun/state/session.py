@@ -11,7 +11,6 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 Row = tuple[Any, ...]
@@ -84,9 +83,10 @@ class Session(ABC):
     def rollback(self) -> None:
         """Undo it, whatever state it is in."""
 
+    @property
     @abstractmethod
-    def savepoint(self) -> AbstractContextManager[None]:
-        """A part of the open transaction that is taken back when it fails."""
+    def in_transaction(self) -> bool:
+        """Whether the database still has the transaction: some errors end it."""
 
     @abstractmethod
     def execute(self, sql: str, values: Values = ()) -> Cursor:
@@ -124,8 +124,18 @@ class Session(ABC):
 
     def nested(self, work: Callable[[], T]) -> T:
         """A unit inside the open transaction: what leaves it takes its own writes back."""
-        with self.savepoint():
-            return work()
+        # One name for all depths: it means the innermost, and each is released where it ends.
+        self.execute("SAVEPOINT nested")
+        try:
+            value = work()
+        except BaseException:
+            if self.in_transaction:
+                self.broken = None  # what was left half done goes back with the rest
+                self.execute("ROLLBACK TO SAVEPOINT nested")
+                self.execute("RELEASE SAVEPOINT nested")
+            raise
+        self.execute("RELEASE SAVEPOINT nested")
+        return value
 
     def retire(self) -> None:
         """Disconnect as soon as nobody uses the session: at once, or when its thread leaves it."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.errors import InvalidArgument
-from ctrlrun.state import sqlite_open
+from ctrlrun.state import schema, sqlite_open
 from ctrlrun.state.relational import RelationalReader, RelationalStore
 from ctrlrun.state.session import Sessions
 from ctrlrun.state.sqlite_session import Connect, SQLiteDialect, SQLiteSession, open_connection
@@ -54,7 +54,9 @@ class SQLiteStateStore(RelationalStore):
             pass  # refuse here what cannot be opened
 
     def _prepare_file(self, clock: Clock) -> None:
-        if not sqlite_open.check_file(self.path):
+        if sqlite_open.check_file(self.path):
+            sqlite_open.peek(self.path, self.connector, schema.judge)
+        else:
             sqlite_open.create(self.path, clock, self.connector)
 
     def _prepare(self, connection: sqlite3.Connection, clock: Clock) -> None:
@@ -82,6 +84,9 @@ class ExistingSQLiteStore(SQLiteStateStore):
 
     def _prepare_file(self, clock: Clock) -> None:
         sqlite_open.require_file(self.path)
+        brings_to_head = self._extend and self.path.stat().st_size
+        ask = schema.judge if brings_to_head else schema.require_ready
+        sqlite_open.peek(self.path, self.connector, ask)
 
     def _prepare(self, connection: sqlite3.Connection, clock: Clock) -> None:
         if self._extend and self.path.stat().st_size:
@@ -105,6 +110,8 @@ class SQLiteReader(RelationalReader):
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock = utc_now) -> None:
         sqlite_open.check_sqlite()
         self.path = sqlite_open.check_path(path)
+        sqlite_open.require_file(self.path)
+        sqlite_open.peek(self.path, self.connector, schema.require_ready)
 
         def look(connection: sqlite3.Connection) -> None:
             sqlite_open.check_ready(connection, self.path)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import secrets
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -55,13 +56,16 @@ def check_path(path: str | os.PathLike[str]) -> Path:
 
 def check_file(path: Path) -> bool:
     """Whether there is a file; InvalidArgument when something else stands there."""
-    if path.is_dir():
-        raise InvalidArgument(f"{str(path)!r} is a directory, not a database; check CTRLRUN_STATE")
-    if not path.exists():
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
         return False
-    if not path.is_file():
-        raise InvalidArgument(f"{str(path)!r} is not a regular file; check CTRLRUN_STATE")
-    return True
+    except OSError as error:
+        raise InvalidArgument(f"cannot look at {str(path)!r}: {error.strerror}") from None
+    if stat.S_ISREG(mode):
+        return True
+    what = "a directory" if stat.S_ISDIR(mode) else "no regular file"
+    raise InvalidArgument(f"{str(path)!r} is {what}, not a database; check CTRLRUN_STATE")
 
 
 def require_file(path: Path) -> None:
@@ -129,6 +133,33 @@ def _named(error: sqlite3.DatabaseError, path: Path) -> Exception:
         named.sqlite_errorcode = code
         named.sqlite_errorname = error.sqlite_errorname
     return named
+
+
+def peek(path: Path, connect: Connect, ask: Callable[[Found, str], object]) -> None:
+    """Refuse what is not for us before SQLite touches it: opening alone can write beside a file.
+
+    Asks again when the real connection is made, so whatever is in doubt here passes.
+    """
+    if _size(f"{path}-journal"):
+        return  # to be rolled back first
+    # Without a log to read, SQLite can be told to leave everything as it is.
+    still = "" if _size(f"{path}-wal") else "&immutable=1"
+    try:
+        with contextlib.closing(connect(uri(path, "ro") + still)) as connection:
+            found = look(connection)
+    except sqlite3.DatabaseError as error:
+        named = _named(error, path)
+        if isinstance(named, InvalidArgument):
+            raise named from error
+        return
+    ask(found, repr(str(path)))
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
 
 
 def check_ready(connection: sqlite3.Connection, path: Path) -> None:

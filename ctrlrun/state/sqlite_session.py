@@ -7,8 +7,7 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
@@ -145,9 +144,15 @@ class SQLiteSession(Session):
 
     # --- transactions ----------------------------------------------------------------------------
 
+    @property
+    def in_transaction(self) -> bool:
+        return self.connection.in_transaction
+
     def begin(self, *, durable: bool) -> None:
-        wanted = "FULL" if self._is_full(durable=durable) else "NORMAL"
         connection = self.connection
+        if connection.in_transaction:  # an interrupt fell between two of our steps
+            connection.execute("ROLLBACK")
+        wanted = "FULL" if self._is_full(durable=durable) else "NORMAL"
         if wanted != self._synchronous:
             connection.execute(f"PRAGMA synchronous={wanted}")
             self._synchronous = wanted
@@ -175,20 +180,6 @@ class SQLiteSession(Session):
         finally:
             self.active = False
             self.broken = None
-
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        # One name for all depths: it means the innermost, and each is released where it ends.
-        self.execute("SAVEPOINT nested")
-        try:
-            yield
-        except BaseException:
-            if self.connection.in_transaction:
-                self.connection.execute("ROLLBACK TO nested")
-            raise
-        finally:
-            if self.connection.in_transaction:
-                self.connection.execute("RELEASE nested")
 
     # --- statements ------------------------------------------------------------------------------
 
