@@ -21,9 +21,19 @@ PIECE = 1 << 20
 
 _LONGEST_LINE = 4 << 20
 _FINGERPRINT = 64
-_MOST_ROTATED = 100
+_MOST_ROTATED = 1_000
+_GAP = 2  # names that may be missing in a row while files are being renamed
 
 _Identity = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Successor:
+    """The file to read next; `was_rotated` is False when ours has gone from its row."""
+
+    path: Path
+    identity: _Identity
+    was_rotated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,6 @@ class EventsFile:
         self._before = b""  # the last bytes that were read: a file that was rewritten lacks them
         self._line = b""
         self._skipping = False
-        self._rotated: list[Path] = []
         self._trouble: str | None = None
         self._started = False
 
@@ -80,6 +89,8 @@ class EventsFile:
             file = self._file or self._open()
             if file is None:
                 return events, unparseable, False
+            # Looked for first: what is read afterwards is all that a file which has one will hold.
+            successor = self._successor(_identity(os.fstat(file.fileno())))
             data = self._appended(file, room, notices)
             room -= len(data)
             for line in self._lines(data):
@@ -90,31 +101,31 @@ class EventsFile:
                     unparseable += 1
             if data:
                 continue
-            if not self._move_on(file, notices):
+            if successor is None:
                 return events, unparseable, False
-            unparseable += bool(self._line.strip())  # its end was never written
-            self._line = b""
+            unparseable += self._move_on(successor, notices)
         return events, unparseable, True
 
     # --- which file ------------------------------------------------------------------------------
 
     def _open(self) -> FileIO | None:
-        """Open the next file to read; None when there is none yet."""
-        while True:
-            path = self._rotated.pop(0) if self._rotated else self._path
-            try:
-                file = FileIO(path)
-                break
-            except FileNotFoundError:
-                self._started = True  # one that appears later is new from its beginning
-                if path == self._path:
-                    return None
-        self._offset, self._before, self._line, self._skipping = 0, b"", b"", False
+        """Open the current file; None when there is none yet."""
+        try:
+            file = FileIO(self._path)
+        except FileNotFoundError:
+            self._started = True  # one that appears later is new from its beginning
+            return None
+        self._take(file)
         if not self._started:
             self._started = True
             self._start_at_end(file)
-        self._file = file
         return file
+
+    def _take(self, file: FileIO) -> None:
+        """Go on with another file, from its beginning."""
+        self.close()
+        self._file = file
+        self._offset, self._before, self._line, self._skipping = 0, b"", b"", False
 
     def _start_at_end(self, file: FileIO) -> None:
         """Begin behind what is there, but with the whole of a line that is still being written."""
@@ -126,39 +137,44 @@ class EventsFile:
         self._offset = size
         self._before = tail[-_FINGERPRINT:]
 
-    def _move_on(self, file: FileIO, notices: list[str]) -> bool:
-        """At the end of a file that is no longer the one at its path: leave it for the next."""
-        if not self._rotated:
-            ours = _identity(os.fstat(file.fileno()))
-            try:
-                current = _identity(os.stat(self._path))
-            except FileNotFoundError:
-                return False  # moved or removed, and its writers have made no other yet
-            if current == ours:
-                return False
-            successors = self._successors(ours)
-            notices.append("events file replaced" if successors is None else "events file rotated")
-            self._rotated = successors or []
-        self.close()
-        return True
+    def _move_on(self, successor: _Successor, notices: list[str]) -> int:
+        """Go on with the next file; 1 when the last line here has an end that nobody wrote."""
+        try:
+            file = FileIO(successor.path)
+        except FileNotFoundError:
+            return 0  # rotated on while we read: it is looked for again
+        if _identity(os.fstat(file.fileno())) != successor.identity:
+            file.close()
+            return 0
+        what = "events file rotated" if successor.was_rotated else "events file replaced"
+        if what not in notices:
+            notices.append(what)
+        unfinished = int(bool(self._line.strip()))
+        self._take(file)
+        return unfinished
 
-    def _successors(self, ours: _Identity) -> list[Path] | None:
-        """The rotated files that were written after ours, in order; None when ours is not there."""
-        newer: list[Path] = []
-        for path, identity in self._rotations():
-            if identity == ours:
-                return newer[::-1]
-            newer.append(path)
-        return None
+    def _successor(self, ours: _Identity) -> _Successor | None:
+        """What was written after our file, None while it is the current one.
 
-    def _rotations(self) -> Iterator[tuple[Path, _Identity]]:
-        """`events.jsonl.1` and so on, the newest first."""
+        Rotated files keep their identity while their names move up, and we look upwards: a file
+        that is renamed meanwhile is met again under its next name.
+        """
+        current = _identity_at(self._path)
+        if current == ours:
+            return None
+        newer = None if current is None else _Successor(self._path, current, was_rotated=True)
+        missing = 0
         for number in range(1, _MOST_ROTATED):
             path = self._path.with_name(f"{self._path.name}.{number}")
-            try:
-                yield path, _identity(os.stat(path))
-            except FileNotFoundError:
-                return
+            identity = _identity_at(path)
+            if identity == ours:
+                return newer
+            missing = missing + 1 if identity is None else 0
+            if missing > _GAP:
+                break
+            if identity is not None:
+                newer = _Successor(path, identity, was_rotated=True)
+        return None if current is None else _Successor(self._path, current, was_rotated=False)
 
     # --- what is in it ---------------------------------------------------------------------------
 
@@ -231,6 +247,13 @@ def _size(file: FileIO) -> int:
 def _read_at(file: FileIO, offset: int, length: int) -> bytes:
     file.seek(offset)
     return file.read(length)
+
+
+def _identity_at(path: Path) -> _Identity | None:
+    try:
+        return _identity(os.stat(path))
+    except FileNotFoundError:
+        return None
 
 
 def _identity(status: os.stat_result) -> _Identity:

@@ -127,7 +127,7 @@ class StoreTail:
         events = page.items
         if self._last is not None:
             is_damaged = any(damage.row_id == self._cursor for damage in page.damaged)
-            if events and _is_same(events[0], self._last):
+            if events and events[0] == self._last:
                 events = events[1:]
             elif not is_damaged:
                 self._start_anew()
@@ -155,15 +155,6 @@ class StoreTail:
         page = reader.receipts_page(after=self._receipt_cursor, limit=self._batch)
         self._receipt_cursor = page.after or self._receipt_cursor
         return page.items
-
-
-def _is_same(one: Event, other: Event) -> bool:
-    return (one.event_id, one.type, one.action_id, one.ts) == (
-        other.event_id,
-        other.type,
-        other.action_id,
-        other.ts,
-    )
 
 
 def _file_at(path: Path | None) -> tuple[int, int] | None:

@@ -6,20 +6,33 @@ expired here. Nothing in a lane is resolved by its age. The rules are in docs/co
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING
 
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun.operator.pages import PAGE
+from ctrlrun.operator.searching import search
 from ctrlrun.operator.seen import SeenAction, action_of_request, effect_key_of, find_action
 from ctrlrun.operator.wording import to_millisecond
 from ctrlrun.receipt import EventType
 from ctrlrun.state import Damage, Page, PagedReader
 from ctrlrun.state.page import START
 
+if TYPE_CHECKING:
+    from ctrlrun.operator.filter import Filter
+
+Record = ApprovalRecord | EffectRecord
+
 KEPT_EXPIRED = timedelta(minutes=10)
 """How long an expired request stays in view."""
+
+LOOKED_AT = 1_000
+"""Items that are looked at to say how many a filter hides; of more, it is a lower bound."""
 
 _LOOK_BACK = 20
 _CAN_EXPIRE = (ApprovalStatus.PENDING, ApprovalStatus.GRANTED, ApprovalStatus.EXPIRED)
@@ -70,13 +83,18 @@ class InboxRow:
 
 @dataclass(frozen=True, slots=True)
 class LanePage:
-    """Some rows of one lane in its order, and the cursors to read on with."""
+    """Some rows of one lane in its order, and the cursors to read on with.
+
+    The cursors go round everything that was looked at, also where a filter passed none of it.
+    `ends` says that the lane has nothing more in the direction that was read.
+    """
 
     lane: Lane
     rows: tuple[InboxRow, ...]
     before: str | None
     after: str | None
     damaged: tuple[Damage, ...] = ()
+    ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,41 +121,49 @@ def lane_page(
     before: str | None = None,
     after: str | None = None,
     limit: int,
+    from_end: bool = False,
+    wanted: Filter | None = None,
 ) -> LanePage:
-    """A page of one lane; without a cursor its beginning (the most urgent rows).
+    """A page of one lane; without a cursor its beginning (the most urgent rows), or its end.
 
-    Expired requests come in one page, those that expired last, and without cursors.
+    With `wanted`, the items that pass the filter: a page may then bring a few more than `limit`,
+    and fewer although others follow, where hardly any passes. Expired requests come in one page,
+    those that expired last, and without cursors.
     """
-    if before is None and after is None:
+    if before is None and after is None and not from_end:
         after = START
-    match lane:
-        case Lane.WAITING | Lane.UNSPENT:
-            status = ApprovalStatus.PENDING if lane is Lane.WAITING else ApprovalStatus.GRANTED
-            requests = reader.approvals_page(
-                before=before,
-                after=after,
-                limit=limit,
-                status=status,
-                live_at=now,
-                order="expiry",
-            )
-            return _requests_page(reader, lane, requests)
-        case Lane.EXPIRED:
-            return _requests_page(reader, lane, _expired_page(reader, now, limit))
-        case Lane.AMBIGUOUS:
-            effects = reader.effects_page(
-                before=before,
-                after=after,
-                limit=limit,
-                state=EffectState.AMBIGUOUS,
-                order="updated",
-            )
-        case Lane.LAPSED:
-            effects = reader.effects_page(
-                before=before, after=after, limit=limit, lapsed_at=now, order="updated"
-            )
-    rows = tuple(_effect_row(reader, lane, record) for record in effects.items)
-    return LanePage(lane, rows, effects.before, effects.after, effects.damaged)
+    if lane is Lane.EXPIRED:
+        return _expired_lane(reader, now, limit, wanted)
+    read = partial(_records_page, reader, lane, now)
+    if wanted is None or wanted.is_empty:
+        page = read(before=before, after=after, limit=limit)
+        rows = _rows(reader, lane, page.items)
+        ends = len(page.items) + len(page.damaged) < limit
+        return LanePage(lane, rows, page.before, page.after, page.damaged, ends)
+    passes = partial(_passes, reader, wanted, now)
+    found = search(read, passes, before=before, after=after, at_least=limit)
+    rows = _rows(reader, lane, found.items)
+    return LanePage(lane, rows, found.before, found.after, found.damaged, found.exhausted)
+
+
+def hidden_count(reader: PagedReader, wanted: Filter, now: datetime) -> tuple[int, bool]:
+    """How many items of all lanes a filter hides, and whether it may be more than that."""
+
+    def is_hidden(record: Record) -> bool:
+        return not _passes(reader, wanted, now, record)
+
+    hidden, left = 0, LOOKED_AT
+    for lane in Lane:
+        if lane is Lane.EXPIRED:
+            hidden += sum(map(is_hidden, _expired_page(reader, now, PAGE).items))
+            continue
+        read = partial(_records_page, reader, lane, now)
+        found = search(read, is_hidden, after=START, at_least=max(left, 1), budget=max(left, 1))
+        hidden += len(found.items)
+        left -= found.scanned
+        if not found.exhausted:
+            return hidden, True
+    return hidden, False
 
 
 def inbox_counts(reader: PagedReader, now: datetime) -> InboxCounts:
@@ -185,6 +211,63 @@ def _lane_of_effect(record: EffectRecord, now: datetime) -> Lane | None:
     return Lane.LAPSED if record.lease_is_lapsed(now) else None
 
 
+def _records_page(
+    reader: PagedReader,
+    lane: Lane,
+    now: datetime,
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    limit: int,
+) -> Page[ApprovalRecord] | Page[EffectRecord]:
+    """The records of a lane in its order; without a cursor the last ones."""
+    match lane:
+        case Lane.AMBIGUOUS:
+            return reader.effects_page(
+                before=before,
+                after=after,
+                limit=limit,
+                state=EffectState.AMBIGUOUS,
+                order="updated",
+            )
+        case Lane.LAPSED:
+            return reader.effects_page(
+                before=before, after=after, limit=limit, lapsed_at=now, order="updated"
+            )
+        case _:
+            status = ApprovalStatus.PENDING if lane is Lane.WAITING else ApprovalStatus.GRANTED
+            return reader.approvals_page(
+                before=before,
+                after=after,
+                limit=limit,
+                status=status,
+                live_at=now,
+                order="expiry",
+            )
+
+
+def _passes(reader: PagedReader, wanted: Filter, now: datetime, record: Record) -> bool:
+    """Whether a record passes; what it does not hold itself is read only if the filter asks."""
+    if isinstance(record, ApprovalRecord):
+        key = effect_key_of(reader, record.approval_id) if wanted.needs_key else None
+        return wanted.matches(record, effect_key=key, now=now)
+    action = None
+    if wanted.needs_action:
+        action = find_action(reader, record.action_id, record.effect_key)
+    return wanted.matches(record, action=action, now=now)
+
+
+def _expired_lane(
+    reader: PagedReader, now: datetime, limit: int, wanted: Filter | None
+) -> LanePage:
+    page = _expired_page(reader, now, limit)
+    records = page.items
+    if wanted is not None:
+        records = tuple(r for r in records if _passes(reader, wanted, now, r))
+    rows = _rows(reader, Lane.EXPIRED, records)
+    return LanePage(Lane.EXPIRED, rows, None, None, page.damaged, ends=True)
+
+
 def _expired_page(reader: PagedReader, now: datetime, limit: int) -> Page[ApprovalRecord]:
     """The requests that expired last, the latest first: unanswered, or granted in vain."""
     pages = [_expired_in(reader, status, now, limit) for status in _CAN_EXPIRE]
@@ -216,9 +299,13 @@ def _expired_count(reader: PagedReader, status: ApprovalStatus, now: datetime) -
 # --- rows ----------------------------------------------------------------------------------------
 
 
-def _requests_page(reader: PagedReader, lane: Lane, page: Page[ApprovalRecord]) -> LanePage:
-    rows = tuple(_request_row(reader, lane, record) for record in page.items)
-    return LanePage(lane, rows, page.before, page.after, page.damaged)
+def _rows(reader: PagedReader, lane: Lane, records: Iterable[Record]) -> tuple[InboxRow, ...]:
+    return tuple(
+        _request_row(reader, lane, record)
+        if isinstance(record, ApprovalRecord)
+        else _effect_row(reader, lane, record)
+        for record in records
+    )
 
 
 def _request_row(reader: PagedReader, lane: Lane, record: ApprovalRecord) -> InboxRow:
