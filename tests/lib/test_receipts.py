@@ -24,7 +24,34 @@ from ctrlrun.receipt import (
 )
 from tests.lib.store_suite.helpers import receipt
 
-KEYS = ["schema", "receipt_id", "action_id", "action", "action_hash", "principal", "resource", "arguments", "environment", "decision", "decision_reason", "approval_id", "approver", "effect_key", "attempt", "result", "execution", "would_have", "error", "started_at", "finished_at", "seq", "prev_hash", "policy_hash", "policy_version", "controls"]
+KEYS = [
+    "schema",
+    "receipt_id",
+    "action_id",
+    "action",
+    "action_hash",
+    "principal",
+    "resource",
+    "arguments",
+    "environment",
+    "decision",
+    "decision_reason",
+    "approval_id",
+    "approver",
+    "effect_key",
+    "attempt",
+    "result",
+    "execution",
+    "would_have",
+    "error",
+    "started_at",
+    "finished_at",
+    "seq",
+    "prev_hash",
+    "policy_hash",
+    "policy_version",
+    "controls",
+]
 OPTIONAL = {
     *("execution", "would_have", "seq", "prev_hash", "policy_hash", "policy_version", "controls"),
     "schema",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -371,7 +372,7 @@ def test_an_extension_needs_a_time_to_come(store: UnitStateStore, clock: FakeClo
     for condition in ("none", "executing live"):
         bring_about(store, clock, condition)
         for until in (clock(), clock() - TICK, (clock() + LEASE).replace(tzinfo=None)):
-            refused("IA", lambda until=until: store.extend_lease(KEY, HOLDER, until))
+            refused("IA", partial(store.extend_lease, KEY, HOLDER, until))
         refused("IA", lambda: store.extend_lease(KEY, "", clock() + LEASE))
 
 

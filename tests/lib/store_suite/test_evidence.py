@@ -155,12 +155,12 @@ def test_a_receipt_reads_back_but_for_its_microseconds(store: UnitStateStore) ->
     )
     stored = store.put_receipt(written)
     (read,) = store.receipts()
-    cut = {"microsecond": START_TIME.microsecond // 1000 * 1000}
+    cut = START_TIME.microsecond // 1000 * 1000
     assert read == replace(
         stored,
-        started_at=stored.started_at.replace(**cut),
-        finished_at=stored.finished_at.replace(**cut),
-        principal=replace(stored.principal, expires_at=START_TIME.replace(**cut)),
+        started_at=stored.started_at.replace(microsecond=cut),
+        finished_at=stored.finished_at.replace(microsecond=cut),
+        principal=replace(stored.principal, expires_at=START_TIME.replace(microsecond=cut)),
     )
     assert read.chain_hash() == stored.hash
     assert store.receipts_page(limit=1).items == (read,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -224,7 +225,7 @@ def test_a_unit_inside_that_fails_takes_only_its_own_back(store: UnitStateStore)
     def inner() -> None:
         add("inner")
         for number in range(20):  # units of its own, that were done
-            store.unit(lambda number=number: add(f"innermost {number}"), durable=True)
+            store.unit(partial(add, f"innermost {number}"), durable=True)
         raise KeyError("inner")
 
     def outer() -> None:
@@ -316,7 +317,7 @@ def test_of_eight_threads_one_gets_the_key(
 ) -> None:
     if held == "failed":
         bring_about(store, clock, "failed")
-    results = race(store, [lambda n=n: store.reserve_effect(KEY, f"act_{n}") for n in range(8)])
+    results = race(store, [partial(store.reserve_effect, KEY, f"act_{n}") for n in range(8)])
     winners = [item for item in results if not isinstance(item, Exception)]
     losers = [item for item in results if isinstance(item, DuplicateEffect)]
     assert (len(winners), len(losers)) == (1, 7)
@@ -332,7 +333,7 @@ def test_one_approval_is_spent_by_one_of_eight_threads(
     results = race(
         store,
         [
-            lambda n=n: store.consume_approval_and_reserve("apr_1", digest, f"k{n}", f"act_{n}")
+            partial(store.consume_approval_and_reserve, "apr_1", digest, f"k{n}", f"act_{n}")
             for n in range(8)
         ],
     )
@@ -352,7 +353,7 @@ def test_one_token_is_taken_by_one_of_eight_threads(
 
 
 def test_receipts_of_many_threads_make_one_chain(store: UnitStateStore) -> None:
-    results = race(store, [lambda n=n: store.put_receipt(receipt(n)) for n in range(1, 9)])
+    results = race(store, [partial(store.put_receipt, receipt(n)) for n in range(1, 9)])
     assert not [item for item in results if isinstance(item, Exception)]
     assert verify_chain(store).verified == 8
 
