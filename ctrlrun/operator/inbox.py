@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.effect import EffectRecord, EffectState
@@ -193,6 +193,12 @@ def inbox_row(reader: PagedReader, lane: Lane, item_id: str, now: datetime) -> I
 # --- lanes ---------------------------------------------------------------------------------------
 
 
+class _Place(TypedDict):
+    before: str | None
+    after: str | None
+    limit: int
+
+
 def _lane_of_request(record: ApprovalRecord, now: datetime) -> Lane | None:
     match record.status_at(now):
         case ApprovalStatus.PENDING:
@@ -219,11 +225,12 @@ def _records_page(
     before: str | None = None,
     after: str | None = None,
     limit: int,
-) -> Page[ApprovalRecord] | Page[EffectRecord]:
+) -> Page[Record]:
     """The records of a lane in its order; without a cursor the last ones."""
+    page: Page[ApprovalRecord] | Page[EffectRecord]
     match lane:
         case Lane.AMBIGUOUS:
-            return reader.effects_page(
+            page = reader.effects_page(
                 before=before,
                 after=after,
                 limit=limit,
@@ -231,12 +238,12 @@ def _records_page(
                 order="updated",
             )
         case Lane.LAPSED:
-            return reader.effects_page(
+            page = reader.effects_page(
                 before=before, after=after, limit=limit, lapsed_at=now, order="updated"
             )
         case _:
             status = ApprovalStatus.PENDING if lane is Lane.WAITING else ApprovalStatus.GRANTED
-            return reader.approvals_page(
+            page = reader.approvals_page(
                 before=before,
                 after=after,
                 limit=limit,
@@ -244,6 +251,7 @@ def _records_page(
                 live_at=now,
                 order="expiry",
             )
+    return Page(page.items, page.before, page.after, page.damaged)
 
 
 def _passes(reader: PagedReader, wanted: Filter, now: datetime, record: Record) -> bool:
@@ -263,7 +271,7 @@ def _expired_lane(
     page = _expired_page(reader, now, limit)
     records = page.items
     if wanted is not None:
-        records = tuple(r for r in records if _passes(reader, wanted, now, r))
+        records = tuple(item for item in records if _passes(reader, wanted, now, item))
     rows = _rows(reader, Lane.EXPIRED, records)
     return LanePage(Lane.EXPIRED, rows, None, None, page.damaged, ends=True)
 
