@@ -45,9 +45,11 @@ _TOKEN_SYMBOLS = frozenset(
     {*(chr(point) for point in range(_PICTURES, _PICTURES + 0x20)), _DELETE, _NEWLINE}
 )
 _OPENINGS = "\u27e8\u2329\u3008\u276c"
-_LITERAL_TOKEN = re.compile(f"[{_OPENINGS}](?=U\\+)")
-_LITERAL_ASCII_TOKEN = re.compile(r"<(?=U\+)")
-_TOKEN = re.compile("\u27e8U\\+[0-9A-F]{4,6}\u27e9|<U\\+[0-9A-F]{4,6}>")
+# Patterns are compiled (and kept) by `re` on first use: most programs that import this never meet
+# a text that needs them.
+_LITERAL_TOKEN = f"[{_OPENINGS}](?=U\\+)"
+_LITERAL_ASCII_TOKEN = r"<(?=U\+)"
+_TOKEN = "\u27e8U\\+[0-9A-F]{4,6}\u27e9|<U\\+[0-9A-F]{4,6}>"
 
 _PLAIN, _MARK, _ESCAPED = range(3)
 _MARKS_IN_A_ROW = 2
@@ -74,7 +76,7 @@ def inert(text: str, *, ascii_tokens: bool = False) -> str:
     marks = _MARKS_IN_A_ROW  # nothing to stand on yet
     pieces: list[str] = []
     literal = _LITERAL_ASCII_TOKEN if ascii_tokens else _LITERAL_TOKEN
-    openings = {match.start() for match in literal.finditer(text)}
+    openings = {match.start() for match in re.finditer(literal, text)}
     for position, character in enumerate(text):
         kind = _kind(character)
         if kind == _MARK:
@@ -148,7 +150,7 @@ def wrapped(text: str, width: int) -> tuple[str, ...]:
     unless one alone is wider than the line. An empty text is one empty line.
     """
     width = max(width, 2)
-    if text.isascii() and not _TOKEN.search(text):
+    if text.isascii() and not re.search(_TOKEN, text):
         return tuple(text[at : at + width] for at in range(0, len(text), width)) or ("",)
     lines: list[str] = []
     line: list[str] = []
@@ -169,8 +171,9 @@ def _units(text: str) -> list[str]:
     """What must not be torn: tokens, and characters with the marks on them."""
     units: list[str] = []
     position = 0
+    token = re.compile(_TOKEN)
     while position < len(text):
-        match = _TOKEN.match(text, position)
+        match = token.match(text, position)
         end = match.end() if match else position + 1
         while end < len(text) and _cells(text[end]) == 0:
             end += 1

@@ -57,16 +57,14 @@ untouched. With nothing to show standard output stays empty.
 
 def page() -> str:
     """The whole page."""
-    context = click.Context(ctrlrun, info_name="ctrlrun", terminal_width=80, max_content_width=80)
+    context = click.Context(ctrlrun, info_name="ctrlrun", terminal_width=78)
     parts = [_HEAD]
     for section, entries in SECTIONS.items():
         parts.append(f"\n## {section}\n")
         for name in entries:
             command = ctrlrun.get_command(context, name)
             assert command is not None
-            inner = click.Context(
-                command, parent=context, info_name=name, terminal_width=80, max_content_width=80
-            )
+            inner = click.Context(command, parent=context, info_name=name, terminal_width=78)
             parts.append(f"\n### {name}\n\n```text\n{command.get_help(inner).rstrip()}\n```\n")
     return "".join(parts)
 

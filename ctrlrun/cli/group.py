@@ -3,43 +3,35 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 
 import click
 
 from ctrlrun._version import __version__
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A command: where it is, and what the list of commands says of it."""
-
-    module: str
-    summary: str
-
-
-SECTIONS: dict[str, dict[str, Entry]] = {
+# Section -> command -> (module, what the list of commands says of it).
+SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Begin": {
-        "init": Entry("ctrlrun.cli.prove", "Write a starter policy here."),
-        "demo": Entry("ctrlrun.cli.prove", "Watch four ways an agent goes wrong get stopped."),
+        "init": ("ctrlrun.cli.prove", "Write a starter policy here."),
+        "demo": ("ctrlrun.cli.prove", "Watch four ways an agent goes wrong get stopped."),
     },
     "Answer": {
-        "approve": Entry("ctrlrun.cli.answer", "Grant a request: that action, once."),
-        "deny": Entry("ctrlrun.cli.answer", "Refuse a request for good."),
-        "resolve": Entry("ctrlrun.cli.answer", "Say what became of an AMBIGUOUS effect."),
+        "approve": ("ctrlrun.cli.answer", "Grant a request: that action, once."),
+        "deny": ("ctrlrun.cli.answer", "Refuse a request for good."),
+        "resolve": ("ctrlrun.cli.answer", "Say what became of an AMBIGUOUS effect."),
     },
     "Look": {
-        "approvals": Entry("ctrlrun.cli.look", "List the requests that wait for an answer."),
-        "effects": Entry("ctrlrun.cli.look", "List effects and where they stand."),
-        "receipts": Entry("ctrlrun.cli.evidence", "List receipts, or verify their chain."),
-        "events": Entry("ctrlrun.cli.evidence", "List events, or follow them."),
-        "inspect": Entry("ctrlrun.cli.look", "Show all that is known of one action."),
-        "console": Entry(
-            "ctrlrun.cli.serve", "Watch what the agents do, and answer what needs a human."
+        "approvals": ("ctrlrun.cli.look", "List the requests that wait for an answer."),
+        "effects": ("ctrlrun.cli.look", "List effects and where they stand."),
+        "receipts": ("ctrlrun.cli.evidence", "List receipts, or verify their chain."),
+        "events": ("ctrlrun.cli.evidence", "List events, or follow them."),
+        "inspect": ("ctrlrun.cli.look", "Show all that is known of one action."),
+        "console": (
+            "ctrlrun.cli.serve",
+            "Watch what the agents do, and answer what needs a human.",
         ),
     },
     "Keep": {
-        "migrate": Entry("ctrlrun.cli.store", "Bring a store up to this version."),
+        "migrate": ("ctrlrun.cli.store", "Bring a store up to this version."),
     },
 }
 
@@ -53,10 +45,10 @@ class LazyGroup(click.Group):
         return list(_ENTRIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = _ENTRIES.get(cmd_name)
-        if entry is None:
+        if cmd_name not in _ENTRIES:
             return None
-        command = getattr(importlib.import_module(entry.module), cmd_name)
+        module, _ = _ENTRIES[cmd_name]
+        command = getattr(importlib.import_module(module), cmd_name)
         assert isinstance(command, click.Command)
         return command
 
@@ -65,7 +57,7 @@ class LazyGroup(click.Group):
         for title, entries in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl(
-                    [(name.ljust(width), entry.summary) for name, entry in entries.items()]
+                    [(name.ljust(width), summary) for name, (_, summary) in entries.items()]
                 )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import io
-import json
 import os
 import re
 import sys
@@ -50,6 +49,15 @@ def note(text: str) -> None:
     """One line on standard error; parts of others must have passed `inert`."""
     if sys.stderr is not None:
         print(text, file=sys.stderr)
+
+
+def help_width() -> int:
+    """The cells of a line of help: as many as the terminal has, from 50 to 78."""
+    try:
+        columns = os.get_terminal_size().columns
+    except (ValueError, OSError):  # no terminal
+        columns = 80
+    return max(min(columns, 80) - 2, 50)
 
 
 def on_terminal() -> bool:
@@ -108,6 +116,8 @@ class Output:
 
     def json(self, document: Mapping[str, Any], *, indent: int | None = None) -> None:
         """A document: on one line without spaces, or indented; non-ASCII as it is in UTF-8."""
+        import json  # most of what --help would wait for
+
         separators = (",", ":") if indent is None else (",", ": ")
         text = json.dumps(
             document, ensure_ascii=not self._utf8, separators=separators, indent=indent

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import click
 
 from ctrlrun.cli.group import ctrlrun
-from ctrlrun.cli.output import drop_stdout, note, prepare_streams
+from ctrlrun.cli.output import drop_stdout, help_width, note, prepare_streams
 from ctrlrun.errors import CTRLRunError
 from ctrlrun.text import inert
 
@@ -34,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     """The exit code of one command; every error but an interruption has become one."""
     try:
-        with ctrlrun.make_context("ctrlrun", arguments) as context:
+        # click would load the archive modules to ask for the terminal's width.
+        with ctrlrun.make_context("ctrlrun", arguments, terminal_width=help_width()) as context:
             ctrlrun.invoke(context)
         _flush()
     except click.exceptions.Exit as ending:

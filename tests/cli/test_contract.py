@@ -43,8 +43,8 @@ def test_the_list_says_of_a_command_what_it_says_of_itself(command: str) -> None
     from ctrlrun.cli.group import ctrlrun
 
     loaded = ctrlrun.get_command(click.Context(ctrlrun), command)
-    entry = next(section[command] for section in SECTIONS.values() if command in section)
-    assert loaded is not None and loaded.get_short_help_str(100) == entry.summary
+    _, summary = next(section[command] for section in SECTIONS.values() if command in section)
+    assert loaded is not None and loaded.get_short_help_str(100) == summary
 
 
 def test_no_command_is_the_help_and_exit_2(scene: Scene) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -41,20 +41,19 @@ def test_no_command_but_the_console_loads_what_draws(here: Path, command: str) -
     assert [name for name in loaded if name.startswith(("textual", "watchfiles"))] == []
 
 
-def test_help_costs_less_than_half_more_than_click(here: Path) -> None:
-    def fastest(*arguments: str) -> float:
-        times = []
-        for _ in range(7):
-            start = time.perf_counter()
-            subprocess.run(
-                [sys.executable, *arguments],
-                cwd=here,
-                env=clean_environ(),
-                stdout=subprocess.DEVNULL,
-                check=True,
-            )
-            times.append(time.perf_counter() - start)
-        return min(times)
+def processor_seconds(*arguments: str, cwd: Path) -> float:
+    """What one run of the interpreter takes of the processor, whatever else runs beside it."""
+    child = subprocess.Popen(
+        [sys.executable, *arguments], cwd=cwd, env=clean_environ(), stdout=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    return usage.ru_utime + usage.ru_stime
 
-    click = fastest("-c", "import click")
-    assert fastest("-m", "ctrlrun", "--help") < 1.5 * click
+
+def test_help_costs_less_than_half_more_than_click(here: Path) -> None:
+    runs = [("-c", "import click"), ("-m", "ctrlrun", "--help")]
+    times = [[processor_seconds(*run, cwd=here) for run in runs] for _ in range(11)]
+    click, help_ = map(min, zip(*times, strict=True))
+    assert help_ < 1.5 * click

