@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING
 
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.effect import EffectRecord, EffectState
@@ -191,12 +191,6 @@ def inbox_row(reader: PagedReader, lane: Lane, item_id: str, now: datetime) -> I
 
 
 # --- lanes ---------------------------------------------------------------------------------------
-
-
-class _Place(TypedDict):
-    before: str | None
-    after: str | None
-    limit: int
 
 
 def _lane_of_request(record: ApprovalRecord, now: datetime) -> Lane | None:
