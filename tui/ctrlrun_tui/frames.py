@@ -9,6 +9,7 @@ forgets everything, so that a wrong guess costs bytes and never a wrong picture.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -29,11 +30,15 @@ _BRIDGE = 6
 _PLAIN = ""
 
 
+Cell = tuple[str, str]
+"""A text and its style; the empty text is the second half of a wide character."""
+
+
 class Shown:
-    """What the terminal shows, as far as it is known; cells are (text, style)."""
+    """What the terminal shows, as far as it is known."""
 
     def __init__(self) -> None:
-        self._lines: dict[int, list[tuple[str, str] | None]] = {}
+        self._lines: dict[int, _ShownLine] = {}
         self._position: tuple[int, int] | None = None
 
     def forget(self) -> None:
@@ -43,27 +48,31 @@ class Shown:
 
     def thin(self, data: str) -> str:
         """The part of a write that changes the terminal."""
-        if "\x1b[" not in data or not _is_frame(data):
-            if not _is_quiet(data):
+        tokens = list(_TOKEN.finditer(data))
+        kinds = {token.lastgroup for token in tokens}
+        if "other" in kinds or "column" not in kinds:
+            if kinds != {"quiet"}:
                 self.forget()
             return data
         sent: list[str] = []
-        writes: dict[int, dict[int, tuple[str, str]]] = {}
+        lines: dict[int, _Writing] = {}
         x = y = 0
         style = _PLAIN
-        for token in _TOKEN.finditer(data):
+        for token in tokens:
             kind = token.lastgroup
             if kind == "column":
                 x, y = int(token["column"]) - 1, int(token["row"]) - 1
             elif kind == "style":
-                style = "" if token["style"] in ("", "0") else token["style"]
+                style = _PLAIN if token["style"] in ("", "0") else token["style"]
             elif kind == "text":
-                x = _put(writes.setdefault(y, {}), x, token["text"], style)
+                if y not in lines:
+                    lines[y] = _Writing(self._lines.setdefault(y, _ShownLine()))
+                x = lines[y].put(x, token["text"], style)
             elif kind == "quiet":
                 sent.append(token[0])
         pen = _PLAIN
-        for line, cells in sorted(writes.items()):
-            pen = self._send_line(sent, line, cells, pen)
+        for line in sorted(lines):
+            pen = _send(sent, line, lines[line], pen)
         if pen != _PLAIN:
             sent.append("\x1b[0m")
         if self._position != (x, y) or any(each.startswith("\x1b[") for each in sent):
@@ -71,71 +80,102 @@ class Shown:
         self._position = (x, y)
         return "".join(sent)
 
-    def _send_line(
-        self, sent: list[str], y: int, cells: dict[int, tuple[str, str]], pen: str
-    ) -> str:
-        """Send a line's changed cells, and remember them; returns the style left in the pen."""
-        known = self._lines.setdefault(y, [])
-        if len(known) <= max(cells):
-            known.extend([None] * (max(cells) + 1 - len(known)))
-        whole = any(
-            len(text) != 1 or (not text.isascii() and cell_len(text) != 1)
-            for text, _ in cells.values()
-        )
-        whole = whole or any(cell is not None and cell[0] == "" for cell in known)
-        changed = sorted(x for x, cell in cells.items() if whole or known[x] != cell)
-        at: int | None = None
-        for x in changed:
-            if at is not None and at != x:
-                between = range(at, x)
-                same_pen = all(
-                    known[each] is not None and known[each][1] == pen  # type: ignore[index]
-                    for each in between
-                )
-                if len(between) <= _BRIDGE and same_pen:
-                    sent.append("".join(known[each][0] for each in between))  # type: ignore[index]
-                    at = x
-            if at != x:
-                sent.append(f"\x1b[{y + 1};{x + 1}H")
-            text, style = cells[x]
-            if style != pen:
-                sent.append(_change(pen, style))
-                pen = style
-            sent.append(text)
-            known[x] = cells[x]
-            at = x + 1
-        return pen
+
+@dataclass(slots=True)
+class _ShownLine:
+    """A line as it is known; `odd` when a character on it is not one cell wide beyond doubt."""
+
+    cells: list[Cell | None] = field(default_factory=list)
+    odd: bool = False
 
 
-def _put(cells: dict[int, tuple[str, str]], x: int, text: str, style: str) -> int:
-    """Write a text into a line's cells; a wide character leaves an empty cell behind it."""
-    if text.isascii():
+class _Writing:
+    """What one write does to one line: the cells that it changes, by column."""
+
+    def __init__(self, line: _ShownLine) -> None:
+        self.line = line
+        self.changed: dict[int, Cell] = {}
+        self._all: dict[int, Cell] = {}
+
+    def put(self, x: int, text: str, style: str) -> int:
+        """Write a text; the column behind it."""
+        if text.isascii():
+            known, changed, every = self.line.cells, self.changed, self._all
+            for at, character in enumerate(text, x):
+                cell = (character, style)
+                every[at] = cell
+                if self.line.odd or at >= len(known) or known[at] != cell:
+                    changed[at] = cell
+                else:
+                    changed.pop(at, None)
+            return x + len(text)
+        if not self.line.odd and any(_is_odd(character) for character in text):
+            # Terminals disagree about such widths: from now on this line is sent as it comes.
+            self.line.odd = True
+            self.changed = dict(self._all)
         for character in text:
-            cells[x] = (character, style)
-            x += 1
+            x = self._put_one(x, character, style)
         return x
-    for character in text:
-        width = cell_len(character)
-        if width == 0 and x - 1 in cells:
-            before, its_style = cells[x - 1]
-            cells[x - 1] = (before + character, its_style)
-            continue
-        cells[x] = (character, style)
+
+    def _put_one(self, x: int, character: str, style: str) -> int:
+        width = 1 if character.isascii() else cell_len(character)
+        if width == 0:
+            before = self._all.get(x - 1)
+            if before is not None:
+                self._keep(x - 1, (before[0] + character, before[1]))
+            return x
+        self._keep(x, (character, style))
         if width == 2:
-            cells[x + 1] = ("", style)
-        x += width
-    return x
+            self._keep(x + 1, ("", style))
+        return x + width
+
+    def _keep(self, x: int, cell: Cell) -> None:
+        self._all[x] = cell
+        known = self.line.cells
+        if self.line.odd or x >= len(known) or known[x] != cell:
+            self.changed[x] = cell
+        else:
+            self.changed.pop(x, None)
 
 
-def _is_frame(data: str) -> bool:
-    """Whether every piece of a write is understood, and it draws something."""
-    kinds = {token.lastgroup for token in _TOKEN.finditer(data)}
-    return "other" not in kinds and "column" in kinds
+@lru_cache(maxsize=4096)
+def _is_odd(text: str) -> bool:
+    """Whether a character, or what stands in a cell, is not one cell wide beyond doubt."""
+    return len(text) != 1 or cell_len(text) != 1
 
 
-def _is_quiet(data: str) -> bool:
-    """Whether a write leaves the cells of the screen alone."""
-    return all(token.lastgroup == "quiet" for token in _TOKEN.finditer(data))
+def _send(sent: list[str], y: int, writing: _Writing, pen: str) -> str:
+    """Send a line's changed cells, and remember them; the style left in the pen."""
+    known = writing.line.cells
+    changed = writing.changed
+    if not changed:
+        return pen
+    last = max(changed)
+    if len(known) <= last:
+        known.extend([None] * (last + 1 - len(known)))
+    at = -1
+    for x in sorted(changed):
+        if at != x:
+            bridge = _bridge(known, at, x, pen)
+            sent.append(f"\x1b[{y + 1};{x + 1}H" if bridge is None else bridge)
+        text, style = changed[x]
+        if style != pen:
+            sent.append(_change(pen, style))
+            pen = style
+        sent.append(text)
+        known[x] = changed[x]
+        at = x + 1
+    return pen
+
+
+def _bridge(known: list[Cell | None], at: int, x: int, pen: str) -> str | None:
+    """The unchanged cells from `at` to `x`, where sending them is cheaper than a jump."""
+    if at < 0 or x - at > _BRIDGE:
+        return None
+    between = known[at:x]
+    if all(cell is not None and cell[1] == pen for cell in between):
+        return "".join(cell[0] for cell in between if cell is not None)
+    return None
 
 
 @lru_cache(maxsize=1024)

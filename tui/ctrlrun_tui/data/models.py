@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from ctrlrun_tui.glyphs import Glyphs
+
 
 class Role(StrEnum):
     """What a piece of text is to its reader; `theme.Palette` says how each looks."""
@@ -65,7 +67,8 @@ class Column:
     """A column. `width` is in cells; the flexible one (at most one) takes what is left over.
 
     Where columns do not fit, those with the lowest `drop` go first; None never goes. `clock` makes
-    the cell from the row and the time: such cells alone are drawn again as time passes.
+    the cell from the row and the time: such cells alone are drawn again as time passes. `cut` makes
+    a cell fit its width, where cutting its longest span is not the way.
     """
 
     name: str
@@ -75,6 +78,7 @@ class Column:
     flexible: bool = False
     drop: int | None = None
     clock: Callable[[Row, datetime], Line] | None = None
+    cut: Callable[[Line, int, Glyphs], Line] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,8 @@ class Detail:
     """What the pane beneath or beside a list says of one record.
 
     `title` and `remark` stand in the rule above it. `copied` is what `y` copies of it: its text
-    as data, never as drawn.
+    as data, never as drawn. `whole` is what is shown instead where every value is shown in full,
+    `beside` where the pane stands beside the list, which is narrow and high.
     """
 
     id: str
@@ -145,6 +150,8 @@ class Detail:
     remark: Line = ()
     lines: tuple[DetailLine, ...] = ()
     copied: str | None = None
+    whole: Detail | None = None
+    beside: Detail | None = None
 
 
 # --- the frame -----------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ class Request:
 
     Either a `place` to read a page at, or, reading again what may have changed: rows that came
     above the cursor `first` and below the cursor `tail`, and with `body` the rows on the screen,
-    from below `above` on. `watched` are the rows under the cursor and the marks: of those that are
+    from below `above` on, down to the row `cursor` at least. `watched` are the rows under the cursor and the marks: of those that are
     not among what was read, the answer says what became of them.
     """
 
@@ -89,6 +89,7 @@ class Request:
     above: str | None = None
     tail: str | None = None
     body: bool = False
+    cursor: str | None = None
     watched: tuple[Row, ...] = ()
 
 
@@ -118,15 +119,39 @@ def answer(source: RowSource, reader: PagedReader, request: Request, now: dateti
         return Answer(request, page)
     above = None if request.first is None else fetch(Edge.ABOVE, request.first)
     below = None if request.tail is None else fetch(Edge.BELOW, request.tail)
-    page_again = None
+    again = None
     if request.body:
         start = request.above if above is None else above.last
-        page_again = fetch(Edge.TOP if start is None else Edge.BELOW, start)
-    seen = {row.id for page in (page_again, above, below) if page is not None for row in page.rows}
-    fates = tuple(
-        (row.id, source.fate(reader, row, now)) for row in request.watched if row.id not in seen
+        again = fetch(Edge.TOP if start is None else Edge.BELOW, start)
+    found = _found(again, above, below)
+    fates = {
+        row.id: source.fate(reader, row, now) for row in request.watched if row.id not in found
+    }
+    cursor = fates.get(request.cursor or "")
+    if again is not None and cursor is not None and cursor.left is None:
+        # It is in the list, further down: so many rows came between.
+        for _ in range(MOST_CHASED):
+            if again.ends or cursor.id in _found(again):
+                break
+            more = fetch(Edge.BELOW, again.last)
+            last = more.last or again.last
+            again = RowPage((*again.rows, *more.rows), again.first, last, more.ends)
+    found = _found(again, above, below)
+    return Answer(
+        request,
+        again,
+        above,
+        below,
+        tuple((row_id, fate) for row_id, fate in fates.items() if row_id not in found),
     )
-    return Answer(request, page_again, above, below, fates)
+
+
+MOST_CHASED = 8
+"""Pages read after a row that many others came in front of."""
+
+
+def _found(*pages: RowPage | None) -> set[str]:
+    return {row.id for page in pages if page is not None for row in page.rows}
 
 
 # --- lists made of lanes -------------------------------------------------------------------------

@@ -120,7 +120,17 @@ class DetailPane(Widget, inherit_bindings=False):
 
     @property
     def _inner(self) -> int:
-        return max(1, self.size.width - (1 if self.beside else 2 * MARGIN))
+        return max(1, self.size.width - (0 if self.beside else 2 * MARGIN))
+
+    @property
+    def shown(self) -> Detail | None:
+        """What is shown of the detail: whole, beside the list, or beneath it."""
+        detail = self.detail
+        if detail is None:
+            return None
+        if self.whole and detail.whole is not None:
+            return detail.whole
+        return detail.beside if self.beside and detail.beside is not None else detail
 
     def _scroll_to_line(self, top: int) -> None:
         top = max(0, min(top, len(self._lines) - self._room))
@@ -130,10 +140,11 @@ class DetailPane(Widget, inherit_bindings=False):
             self.post_message(self.Scrolled())
 
     def _lay(self) -> None:
-        if self.detail is not None and self.size.width:
+        shown = self.shown
+        if shown is not None and self.size.width:
             glyphs = services(self).glyphs
             self._lines = tuple(
-                laid for item in self.detail.lines for laid in self._laid(item, self._inner, glyphs)
+                laid for item in shown.lines for laid in self._laid(item, self._inner, glyphs)
             )
         else:
             self._lines = ()
@@ -190,7 +201,7 @@ class DetailPane(Widget, inherit_bindings=False):
         return self._lines[index].line if index < len(self._lines) else ()
 
     def _title(self, width: int, glyphs: Glyphs) -> Line:
-        detail = self.detail
+        detail = self.shown
         if self.beside:
             if detail is None:
                 return ()

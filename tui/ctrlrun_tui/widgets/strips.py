@@ -28,7 +28,8 @@ def guarded(text: str, glyphs: Glyphs) -> str:
 
 def fit(line: Line, width: int, glyphs: Glyphs) -> Line:
     """A line in at most `width` cells: its longest span is cut in the middle."""
-    line = tuple(Span(guarded(span.text, glyphs), span.role) for span in line)
+    if not all(span.text.isprintable() for span in line):
+        line = tuple(Span(guarded(span.text, glyphs), span.role) for span in line)
     excess = width_of(line) - width
     while excess > 0:
         longest = max(range(len(line)), key=lambda index: cell_len(line[index].text))

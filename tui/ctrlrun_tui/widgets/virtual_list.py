@@ -30,7 +30,12 @@ from ctrlrun_tui.widgets.window import ListLine, Window
 REST = 0.1
 """Seconds that the cursor rests before the detail follows it."""
 
-STRIPS_KEPT = 512
+ROWS_KEPT = 512
+"""Rows whose drawing is kept."""
+
+CELLS_KEPT = 4096
+"""Cells whose drawing is kept."""
+
 HEAD = 1
 """Lines of the column names."""
 
@@ -70,6 +75,14 @@ def _same_line(one: ListLine, other: ListLine) -> bool:
     if isinstance(one, Row) and isinstance(other, Row):
         return one.id == other.id and one.left == other.left and one.cells == other.cells
     return one == other
+
+
+_Key = tuple[str, bool, bool, bool]
+
+
+def _merged(segments: list[Segment]) -> list[Segment]:
+    """Neighbours of one style as one segment; empty ones left out."""
+    return list(Segment.simplify(segment for segment in segments if segment.text))
 
 
 class VirtualList(Widget, inherit_bindings=False):
@@ -134,7 +147,8 @@ class VirtualList(Widget, inherit_bindings=False):
         self._now: datetime | None = None
         self._placed: tuple[Placed, ...] = ()
         self._looks: list[Look] = []
-        self._strips: OrderedDict[tuple[str, bool, bool, bool], tuple[Look, Strip]] = OrderedDict()
+        self._kept: OrderedDict[_Key, tuple[Row, list[list[Segment] | Placed]]] = OrderedDict()
+        self._cells: dict[tuple[Line, int, bool, bool, bool], list[Segment]] = {}
         self._rest_timer: Timer | None = None
         self._told: Row | None = None
 
@@ -352,44 +366,73 @@ class VirtualList(Widget, inherit_bindings=False):
         return (Span(f"{'':{self.signs}}{self.empty}", Role.QUIET),)
 
     def _row_strip(self, look: Look, row: Row, width: int) -> Strip:
+        """A row as drawn. What time leaves alone is kept; clocks are put in each time."""
         key = (row.id, look.cursor, look.marked, look.dim)
-        kept = self._strips.get(key)
-        if kept is not None and kept[0].clocks == look.clocks and _same_line(kept[0].line, row):
-            self._strips.move_to_end(key)
-            return kept[1]
-        drawn = self._draw_row(look, row, width)
-        self._strips[key] = (look, drawn)
-        if len(self._strips) > STRIPS_KEPT:
-            self._strips.popitem(last=False)
-        return drawn
+        kept = self._kept.get(key)
+        if kept is None or not _same_line(kept[0], row):
+            kept = self._kept[key] = (row, self._pieces(look, row, width))
+            if len(self._kept) > ROWS_KEPT:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        drawn: list[Segment] = []
+        clocks = iter(look.clocks)
+        for piece in kept[1]:
+            if isinstance(piece, Placed):
+                drawn += self._cell(piece, next(clocks), look)
+            else:
+                drawn += piece
+        return Strip(drawn, width)
 
-    def _draw_row(self, look: Look, row: Row, width: int) -> Strip:
+    def _pieces(self, look: Look, row: Row, width: int) -> list[list[Segment] | Placed]:
+        """A row's segments, with the columns that have clocks left open."""
         app = services(self)
         glyphs, palette = app.glyphs, app.palette
         ground = palette.style(Role.VALUE, cursor=look.cursor)
-        drawn = [
+        fixed = [
             Segment(
-                glyphs.cursor if look.cursor else " ", palette.style(Role.YOURS, cursor=look.cursor)
+                glyphs.cursor if look.cursor else " ",
+                palette.style(Role.YOURS, cursor=look.cursor),
             ),
             Segment(
                 (glyphs.mark if look.marked else " ").ljust(self.signs - 1),
                 palette.style(Role.NEEDS, cursor=look.cursor),
             ),
         ]
+        pieces: list[list[Segment] | Placed] = []
         at = self.signs
-        clocks = iter(look.clocks)
         for placed in self._placed:
-            cell = next(clocks) if placed.column.clock else row.cells.get(placed.column.name, ())
-            cell = fit(cell, placed.width, glyphs)
-            if look.dim:
-                cell = tuple(Span(span.text, Role.QUIET) for span in cell)
-            free = placed.width - width_of(cell)
-            before = placed.x - at + (free if placed.column.right else 0)
-            drawn.append(Segment(" " * before, ground))
-            drawn += segments(cell, palette, cursor=look.cursor)
-            drawn.append(Segment("" if placed.column.right else " " * free, ground))
+            fixed.append(Segment(" " * (placed.x - at), ground))
             at = placed.x + placed.width
-        return Strip(drawn).simplify().adjust_cell_length(width, ground)
+            if placed.column.clock is None:
+                fixed += self._cell(placed, row.cells.get(placed.column.name, ()), look)
+                continue
+            pieces += [_merged(fixed), placed]
+            fixed = []
+        fixed.append(Segment(" " * max(0, width - at), ground))
+        return [*pieces, _merged(fixed)]
+
+    def _cell(self, placed: Placed, cell: Line, look: Look) -> list[Segment]:
+        """One cell, exactly as wide as its column. Clocks read alike often, so they are kept."""
+        key = (cell, placed.width, placed.column.right, look.cursor, look.dim)
+        kept = self._cells.get(key)
+        if kept is None:
+            if len(self._cells) > CELLS_KEPT:
+                self._cells.clear()
+            kept = self._cells[key] = self._draw_cell(placed, cell, look)
+        return kept
+
+    def _draw_cell(self, placed: Placed, cell: Line, look: Look) -> list[Segment]:
+        app = services(self)
+        cell = (placed.column.cut or fit)(cell, placed.width, app.glyphs)
+        if look.dim:
+            cell = tuple(Span(span.text, Role.QUIET) for span in cell)
+        pad = Segment(
+            " " * (placed.width - width_of(cell)),
+            app.palette.style(Role.VALUE, cursor=look.cursor),
+        )
+        drawn = segments(cell, app.palette, cursor=look.cursor)
+        return _merged([pad, *drawn] if placed.column.right else [*drawn, pad])
 
     # --- layout, mouse ---------------------------------------------------------------------------
 
@@ -397,14 +440,18 @@ class VirtualList(Widget, inherit_bindings=False):
         """The columns that fit, and the number of lines, are new."""
         self._placed = place_columns(self.columns, self.signs, event.size.width)
         self.window.resize(event.size.height - HEAD)
-        self._strips.clear()
+        self._forget_drawings()
         self._looks = []
         self.sync()
         self.pump()
 
+    def _forget_drawings(self) -> None:
+        self._kept.clear()
+        self._cells.clear()
+
     def restyle(self) -> None:
         """The theme or the signs changed."""
-        self._strips.clear()
+        self._forget_drawings()
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:

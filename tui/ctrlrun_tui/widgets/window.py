@@ -73,6 +73,7 @@ class Window:
     _pending: Request | None = None
     _number: int = 0
     _mark_turn: int = 0
+    _stale: bool = False  # the store changed while nothing was held
 
     # --- what is on the screen -------------------------------------------------------------------
 
@@ -136,11 +137,11 @@ class Window:
         """Move the screen; the cursor comes along when it would leave it."""
         self.follow = False
         self.top = self._clamped(self.top + lines)
-        shown = [line.id for line in self.visible if isinstance(line, Row)]
-        if shown and self.cursor not in shown:
-            eye = self.top
-            self.move_to(shown[0] if lines > 0 else shown[-1])
-            self.top = self._clamped(eye)
+        shown = [(line.id, y) for y, line in enumerate(self.visible) if isinstance(line, Row)]
+        if shown and self.cursor not in {row_id for row_id, _ in shown}:
+            edge = shown[0] if lines > 0 else shown[-1]
+            self.move_to(edge[0])
+            self._look([edge])
 
     def go(self, place: Place) -> None:
         """Go to an end or a lane; what is not held is read."""
@@ -164,13 +165,17 @@ class Window:
             if index == 0 or self.rows[index - 1].lane != row.lane
         ]
         others = [index for index in starts if (index > here if step > 0 else index < here)]
-        if others and (step > 0 or self.at_top or others[-1] > 0):
-            self.move_to(self.rows[others[0] if step > 0 else others[-1]].id)
-            return
         keys = [lane.key for lane in self.lanes]
-        position = keys.index(self.rows[here].lane) + step
-        if 0 <= position < len(keys) and not (self.at_bottom if step > 0 else self.at_top):
-            self.go(Place(Edge.LANE, keys[position]))
+        if not others:
+            position = keys.index(self.rows[here].lane) + 1
+            if step > 0 and position < len(keys) and not self.at_bottom:
+                self.go(Place(Edge.LANE, keys[position]))
+            return
+        nearest = others[0] if step > 0 else others[-1]
+        if nearest == 0 and not self.at_top:  # the first one held, not the lane's first
+            self.go(Place(Edge.LANE, self.rows[0].lane))
+        else:
+            self.move_to(self.rows[nearest].id)
 
     def show_cursor(self) -> None:
         """Bring the cursor's line on the screen, with the heading above it where it has one."""
@@ -219,8 +224,7 @@ class Window:
         """The store changed: what is held may be out of date."""
         for chunk in self.chunks:
             chunk.stale = True
-        if not self.rows:
-            self._wanted = self._wanted or TOP
+        self._stale = True
 
     def failed(self, number: int) -> None:
         """A request could not be carried out; the rows stay, and it is asked again later."""
@@ -277,6 +281,12 @@ class Window:
         return None
 
     def _again(self) -> Request | None:
+        if not self.chunks:
+            if not self._stale:
+                return None
+            self._stale = False
+            return self._ask(body=True, watched=self._watched())
+        self._stale = False
         first, last = self._visible_chunks()
         if not any(chunk.stale for chunk in self.chunks[first : last + 1]):
             return None
@@ -296,7 +306,7 @@ class Window:
             request = self._ask(above=self.chunks[first - 1].last, body=True, watched=watched)
         else:
             request = self._ask(first=self.chunks[0].first, body=True, watched=watched)
-        self._pending = replace(request, limit=limit)
+        self._pending = replace(request, limit=limit, cursor=self.cursor)
         return self._pending
 
     def _watched(self) -> tuple[Row, ...]:
@@ -392,6 +402,7 @@ class Window:
         rows = tuple(row for row in page.rows if row.id not in known)
         if rows:
             self.chunks.append(Chunk(rows, page.first, page.last))
+        self.at_top = self.at_top or start == 0
         self.at_bottom = page.ends
 
     def _take_fates(self, fates: dict[str, Row | None]) -> tuple[Row, ...]:
