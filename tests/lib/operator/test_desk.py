@@ -1,0 +1,171 @@
+"""The desk: what it may do to a store, and what a reading one cannot."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ctrlrun.operator as operator
+from ctrlrun.errors import ApprovalMismatch, SchemaMismatch, StoreNotFound
+from ctrlrun.operator import Desk, Lane, ReadingDesk, inspection_for, lane_page
+from ctrlrun.state.location import StoreLocation, locate
+from tests.lib.operator.helpers import Clock, Hears, Scene, sqlite_store
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Any:
+    clock = Clock()
+    scene = Scene(sqlite_store(clock, tmp_path), clock)
+    yield scene
+    scene.store.close()
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> StoreLocation:
+    return locate(f"sqlite://{tmp_path / 'state.db'}", {})
+
+
+def test_who_sits_at_the_desk_is_recorded(
+    scene: Scene, location: StoreLocation, tmp_path: Path
+) -> None:
+    desk = Desk(location, "tui:alice", clock=scene.clock, extend=False)
+    granted, denied = (scene.ask(scene.refund(200000, key)) for key in "ab")
+    scene.lose_reply(scene.refund(100, "c"))
+    desk.approve(granted, note="n")
+    desk.deny(denied, reason="no")
+    event = desk.keep_unknown("refund:c", attempt=1)
+    record = desk.resolve("refund:c", "committed", attempt=1, source="s")
+    assert (record.resolved_by, event.data["by"]) == ("tui:alice", "tui:alice")
+    written = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert written == [item.to_json() for item in scene.store.events()[-4:]]
+    assert [scene.store.get_approval(item).approver for item in (granted, denied)] == [
+        "tui:alice",
+        "tui:alice",
+    ]
+
+
+def test_sinks_of_its_own_take_the_place_of_the_file(
+    scene: Scene, location: StoreLocation, tmp_path: Path
+) -> None:
+    sink = Hears()
+    desk = Desk(location, "cli:local", clock=scene.clock, sinks=[sink])
+    desk.deny(scene.ask(scene.refund(200000)))
+    assert [event.type for event in sink.events] == ["APPROVAL_DENIED"]
+    assert not (tmp_path / "events.jsonl").exists()
+
+
+def test_an_answer_is_bound_to_what_was_seen(scene: Scene, location: StoreLocation) -> None:
+    desk = Desk(location, "tui:alice", clock=scene.clock)
+    request_id = scene.ask(scene.refund(200000))
+    with pytest.raises(ApprovalMismatch, match="nothing was written"):
+        desk.approve(request_id, action_hash="sha256:0")
+
+
+def test_a_reading_desk_has_nothing_that_writes(scene: Scene, location: StoreLocation) -> None:
+    desk = ReadingDesk(location, clock=scene.clock)
+    reader: Any = desk.reader()
+    for name in ("approve", "deny", "resolve", "keep_unknown"):
+        assert not hasattr(desk, name)
+    for name in ("grant_approval", "deny_approval", "resolve_effect", "append_event", "unit"):
+        assert not hasattr(reader, name)
+    reader.close()
+
+
+def test_reading_everything_leaves_every_byte_as_it_was(
+    scene: Scene, location: StoreLocation, tmp_path: Path
+) -> None:
+    action = scene.refund(200000)
+    scene.ask(action)
+    scene.lose_reply(scene.refund(100, "b"))
+    scene.store.close()
+
+    def digest() -> str:
+        return hashlib.sha256((tmp_path / "state.db").read_bytes()).hexdigest()
+
+    before = digest()
+    reader = ReadingDesk(location, clock=scene.clock).reader()
+    scene.clock.tick(10_000)
+    for lane in Lane:
+        lane_page(reader, lane, scene.clock(), limit=10)
+    assert inspection_for(reader, action.action_id) is not None
+    reader.close()
+    assert digest() == before
+
+
+def drop_extensions(path: Path) -> None:
+    with sqlite3.connect(path) as raw:
+        names = raw.execute("SELECT name FROM sqlite_master WHERE name LIKE 'x\\_%' ESCAPE '\\'")
+        for (name,) in names.fetchall():
+            raw.execute(f"DROP INDEX {name}")
+        raw.execute("DROP TABLE schema_extensions")
+    raw.close()
+
+
+def extensions(path: Path) -> int:
+    with sqlite3.connect(path) as raw:
+        (count,) = raw.execute(
+            "SELECT count(*) FROM sqlite_master WHERE name = 'schema_extensions'"
+        ).fetchone()
+    raw.close()
+    return int(count)
+
+
+@pytest.mark.parametrize("extend", [False, True])
+def test_a_store_of_the_plain_format_is_answered_and_extended_only_when_told(
+    scene: Scene, location: StoreLocation, tmp_path: Path, extend: bool
+) -> None:
+    request_id = scene.ask(scene.refund(200000))
+    scene.store.close()
+    drop_extensions(tmp_path / "state.db")
+    reader = ReadingDesk(location, clock=scene.clock).reader()
+    rows = lane_page(reader, Lane.WAITING, scene.clock(), limit=5).rows
+    assert [(row.item_id, row.effect_key) for row in rows] == [(request_id, "refund:txn_1")]
+    reader.close()
+    Desk(location, "tui:a", clock=scene.clock, extend=extend).approve(request_id)
+    assert extensions(tmp_path / "state.db") == int(extend)
+
+
+def test_a_store_that_is_behind_is_not_brought_up_by_a_console(
+    scene: Scene, location: StoreLocation, tmp_path: Path
+) -> None:
+    request_id = scene.ask(scene.refund(200000))
+    scene.store.close()
+    with sqlite3.connect(tmp_path / "state.db") as raw:
+        raw.execute("DELETE FROM schema_version WHERE migration_id = '0004_policy_provenance'")
+        raw.execute("ALTER TABLE approvals DROP COLUMN policy_hash_at_approval")
+    raw.close()
+    with pytest.raises(SchemaMismatch, match="0004"):
+        ReadingDesk(location, clock=scene.clock).reader()
+    with pytest.raises(SchemaMismatch, match="0004"):
+        Desk(location, "tui:a", clock=scene.clock, extend=False).approve(request_id)
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    location = locate(f"sqlite://{tmp_path / 'none' / 'state.db'}", {})
+    with pytest.raises(StoreNotFound):
+        ReadingDesk(location).reader()
+    with pytest.raises(StoreNotFound):
+        Desk(location, "tui:a").deny("apr_1")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- the face ------------------------------------------------------------------------------------
+
+
+def test_every_name_of_the_face_is_there_and_is_no_module() -> None:
+    assert len(set(operator.__all__)) == len(operator.__all__)
+    for name in operator.__all__:
+        assert not hasattr(getattr(operator, name), "__path__")
+        assert type(getattr(operator, name)).__name__ != "module"
+    with pytest.raises(AttributeError):
+        _ = operator.nothing
+
+
+def test_the_face_says_to_type_checkers_what_it_does_at_run_time() -> None:
+    text = Path(str(operator.__file__)).read_text()
+    declared = {line.rpartition(" as ")[2] for line in text.splitlines() if " as " in line}
+    assert declared == set(operator.__all__)
