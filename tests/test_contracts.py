@@ -320,6 +320,20 @@ def test_the_rule_about_markup_sees_what_it_forbids() -> None:
     assert MARKUP.search(literal_of(bad.value)) and not MARKUP.search(literal_of(good.value))
 
 
+# --- the checks ----------------------------------------------------------------------------------
+
+
+def test_a_step_that_is_none_is_refused_with_the_steps_there_are() -> None:
+    ended = subprocess.run(
+        ["bash", str(ROOT / ".ci" / "run"), "no-such-step"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "format lint types imports docs wheel tests" in ended.stderr
+
+
 # --- what no file says ---------------------------------------------------------------------------
 
 # Put together from parts, so that this file passes too.

@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import sqlite3
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
@@ -366,6 +367,34 @@ def _verdict(verdict: verdicts.EffectVerdict, before: EffectRecord | None) -> st
     if before is not None and before.state is after.state is EffectState.AMBIGUOUS:
         return "ok, newer error"
     return "ok"
+
+
+# --- the house -----------------------------------------------------------------------------------
+
+
+def test_the_drawing_shows_the_floors_in_their_order() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    (contract,) = project["tool"]["importlinter"]["contracts"]
+    floors = [
+        {room.strip().removeprefix("ctrlrun.") for room in floor.split("|")}
+        for floor in contract["layers"]
+    ]
+    drawing = page("architecture.md").split("```")[1]
+    drawn = [line.split("│")[1:-1] for line in drawing.splitlines() if "│" in line]
+    assert [{cell.split()[0].removeprefix("ctrlrun.") for cell in line} for line in drawn] == floors
+
+
+def test_the_files_that_the_house_points_to_exist() -> None:
+    table = section("architecture.md", "Where to look")
+    named = [each for each in code(table) if "/" in each and "{" not in each]
+    assert named and [each for each in named if not list(ROOT.glob(each))] == []
+
+
+@pytest.mark.parametrize("line", ["start = reserve(", "returned = executor()"])
+def test_the_two_lines_of_the_kernel_are_there_once(line: str) -> None:
+    kernel = (ROOT / "ctrlrun" / "control" / "kernel.py").read_text("utf-8")
+    assert kernel.count(line) == 1
+    assert line.rstrip("(") in page("architecture.md")
 
 
 # --- guarantees ----------------------------------------------------------------------------------
