@@ -23,7 +23,7 @@ from ctrlrun_tui.cards.keypad import Keypad
 from ctrlrun_tui.cards.memory import CardMemory, DraftKey
 from ctrlrun_tui.cards.parts import INSIDE, Block, Cancel, FactsPane
 from ctrlrun_tui.cards.reading import FactsCard, Phase, told
-from ctrlrun_tui.cards.sheet import wrap_words
+from ctrlrun_tui.cards.sheet import line_width, wrap_words
 from ctrlrun_tui.data.models import Line, Live, Role, Span, line
 from ctrlrun_tui.keymap import key_of
 
@@ -63,7 +63,7 @@ class Card(FactsCard):
         self.keypad = Keypad(self)
         self._refusal: Line = ()
         self._was_whole = False
-        self._left_field: str | None = None
+        self._left: str | None = None
 
     # --- what a card does: subclasses fill this in -----------------------------------------------
 
@@ -170,14 +170,14 @@ class Card(FactsCard):
 
     def on_resize(self) -> None:
         """The terminal may have become too small to answer on, or be large enough again."""
-        if self.is_covered and self.in_field and self.focused is not None:
-            self._left_field = self.focused.id
+        if self.is_covered and self.focused is not None:
+            self._left = self.focused.id
+            self.set_focus(None)  # what nobody sees takes no letters
         self.call_after_refresh(self._resized)
 
     def _resized(self) -> None:
         if not self.is_covered and self.focused is None:
-            self.query_one(f"#{self._left_field or 'cancel'}").focus()
-            self._left_field = None
+            self.query_one(f"#{self._left or 'cancel'}").focus()
         self.renew_ask()
 
     def on_screen_suspend(self) -> None:
@@ -201,7 +201,8 @@ class Card(FactsCard):
             said = self.keypad.line(self.ask())
         refusal = wrap_words(self._refusal, INSIDE) if self._refusal else ()
         self.query_one("#refusal", Block).show(refusal)
-        self.query_one("#ask", Block).show([(), *wrap_words(said, INSIDE)])
+        fits = line_width(said) <= INSIDE
+        self.query_one("#ask", Block).show([(), *([said] if fits else wrap_words(said, INSIDE))])
 
     def why_no_code(self) -> Line | None:
         """The first reason why nothing can be answered now, or None."""

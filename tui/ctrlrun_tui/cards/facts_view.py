@@ -173,9 +173,9 @@ def request_arguments(facts: ApprovalFacts, glyphs: Glyphs, *, whole: bool) -> A
 
 
 def request_about(
-    facts: ApprovalFacts, glyphs: Glyphs, *, whole: bool, environment: bool = True
+    facts: ApprovalFacts, glyphs: Glyphs, *, environment: bool = True
 ) -> tuple[Fact | Prose, ...]:
-    """Everything about a request but its arguments: who, what for, why, and whether it was altered.
+    """What is said about a request besides its arguments and its hash: who, what for, and why.
 
     `environment` puts it beside the principal, where nothing above says it.
     """
@@ -183,7 +183,12 @@ def request_about(
         *_request_principal(facts, glyphs, environment=environment),
         _effect_fact(facts, glyphs),
         _reason_fact(facts, glyphs),
-        *hash_facts(facts, glyphs, whole=whole),
+    )
+
+
+def request_signs(facts: ApprovalFacts, glyphs: Glyphs) -> tuple[Prose, ...]:
+    """What should make one look twice: words that mix scripts, and requests like this one."""
+    return (
         *mixed_facts(facts.action, facts.effect_key, glyphs),
         *_other_requests(facts, glyphs),
     )

@@ -6,8 +6,10 @@ will see. It takes the keys that edit and leaves all others to its card.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Mapping
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.strip import Strip
@@ -18,9 +20,6 @@ from ctrlrun_tui.services import services
 
 LONGEST = 2000
 """Characters that a field takes."""
-
-_STANDS_ON = 3
-"""Characters before the cursor that decide whether a combining mark may follow."""
 
 _EDITS: Mapping[str, Callable[[Field], None]] = {
     "left": lambda field: field.action_cursor_left(),
@@ -72,7 +71,7 @@ class Field(Input, inherit_bindings=False):
     def _put(self, text: str) -> None:
         """Text at the cursor, or in place of what is selected, made visible."""
         start, end = sorted(self.selection)
-        before = self.value[max(0, start - _STANDS_ON) : start]
+        before = _stands_on(self.value[:start])
         said = services(self).glyphs.said
         shown = said(before + text)
         shown = shown[len(before) :] if shown.startswith(before) else said(text)
@@ -88,6 +87,15 @@ class Field(Input, inherit_bindings=False):
         if y:
             return line
         app = services(self)
-        used = min(self.content_width if self.value or self.has_focus else 0, self.size.width)
+        cursor = 1 if self.has_focus else 0
+        used = min(cell_len(self.value) + cursor, self.size.width)
         free = Segment("_" * (self.size.width - used), app.palette.style(Role.FAINT))
         return Strip([*line.crop(0, used), free]).adjust_cell_length(self.size.width)
+
+
+def _stands_on(text: str) -> str:
+    """The end of a text that a combining mark would stand on: a character and its marks."""
+    start = len(text) - 1
+    while start > 0 and unicodedata.category(text[start])[0] == "M":
+        start -= 1
+    return text[max(start, 0) :]

@@ -5,15 +5,19 @@ Pure. The words are exact and never mixed: expired is not denied, and answered b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ctrlrun.approval import ApprovalRecord
 from ctrlrun.operator.wording import short_id
-from ctrlrun_tui.cards.sheet import Laid, lay
-from ctrlrun_tui.data.models import Fact, Line, Role, Span, line
+from ctrlrun.text import cell_width
+from ctrlrun_tui.cards.sheet import BETWEEN, GUTTER, Laid, edges, lay
+from ctrlrun_tui.data.models import Prose, Role, Span, line
 from ctrlrun_tui.glyphs import Glyphs
+
+_OUTCOME = 24
+"""Cells of the word for what became of a request, the space behind it included."""
 
 
 class Outcome(StrEnum):
@@ -43,11 +47,11 @@ def summary(ended: Sequence[Ended]) -> str:
 
 
 def table(ended: Sequence[Ended], width: int, glyphs: Glyphs) -> tuple[Laid, ...]:
-    """A line for each request, in the order in which they were gone through."""
-    return lay((_row(each, glyphs) for each in ended), width)
+    """Each request and what became of it, in the order in which they were gone through."""
+    return tuple(laid for each in ended for laid in _row(each, width, glyphs))
 
 
-def _row(each: Ended, glyphs: Glyphs) -> Fact:
+def _row(each: Ended, width: int, glyphs: Glyphs) -> Iterator[Laid]:
     signs = {
         Outcome.GRANTED: glyphs.granted,
         Outcome.DENIED: glyphs.denied,
@@ -59,10 +63,9 @@ def _row(each: Ended, glyphs: Glyphs) -> Fact:
     needs = each.outcome in (Outcome.EXPIRED, Outcome.OTHERS, Outcome.FAILED)
     role = Role.NEEDS if needs else Role.VALUE
     identifier = glyphs.said(short_id(each.record.approval_id, ellipsis=glyphs.middle))
-    value: Line = line(Span(each.outcome.value, role))
+    room = width - GUTTER - _OUTCOME - BETWEEN - cell_width(identifier)
+    name = glyphs.cut(glyphs.said(each.record.request.action.name), room)
+    told = Span(f"{signs[each.outcome]} {each.outcome.value.ljust(_OUTCOME)}", role)
+    yield Laid(edges(line(told, name), line(Span(identifier, Role.QUIET)), width))
     if each.detail:
-        value = (*value, Span(f": {each.detail}", Role.QUIET))
-    name = glyphs.said(each.record.request.action.name)
-    return Fact(
-        f"{name}", value, line(Span(identifier, Role.QUIET)), line(Span(signs[each.outcome], role))
-    )
+        yield from lay([Prose(line(Span(each.detail, Role.QUIET)))], width)

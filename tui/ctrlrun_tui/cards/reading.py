@@ -296,13 +296,17 @@ class FactsCard(Overlay[None]):
     def do_card_whole(self) -> None:
         """Every value whole, or folded again."""
         self.whole = not self.whole
+        self.renew()
         self.start_reading()
 
     def do_card_copy(self) -> None:
         """The facts as text."""
-        laid = () if self.drawn is None else self.drawn.laid
-        lines = ("".join(span.text for span in each.line).rstrip() for each in laid)
+        lines = ("".join(span.text for span in each).rstrip() for each in self.copied())
         self.console_app.copy("\n".join(lines), "what the card says")
+
+    def copied(self) -> Sequence[Line]:
+        """What `y` sends, line by line."""
+        return () if self.drawn is None else [each.line for each in self.drawn.laid]
 
     def do_next_field(self) -> None:
         """The next field, or Cancel."""

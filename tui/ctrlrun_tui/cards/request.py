@@ -6,7 +6,7 @@ had; a refusal is. A high grant ends with digits of the hash, everything else wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -15,15 +15,22 @@ from ctrlrun.approval import ApprovalStatus
 from ctrlrun.operator import ApprovalFacts, Desk, Standing, approval_facts, request_standing
 from ctrlrun.operator.wording import clock_text, left_text, short_id
 from ctrlrun.state import PagedReader
+from ctrlrun_tui.actions import Action
 from ctrlrun_tui.cards.base import VIA, Answer, Card
 from ctrlrun_tui.cards.code import hash_code
-from ctrlrun_tui.cards.facts_view import environment_span, request_about, request_arguments
+from ctrlrun_tui.cards.facts_view import (
+    environment_span,
+    hash_facts,
+    request_about,
+    request_arguments,
+    request_signs,
+)
 from ctrlrun_tui.cards.fieldrow import FieldRow
 from ctrlrun_tui.cards.memory import DraftKey
 from ctrlrun_tui.cards.parts import INSIDE
 from ctrlrun_tui.cards.reading import Over, Reading
 from ctrlrun_tui.cards.sheet import Laid, heading, lay, wrap_words
-from ctrlrun_tui.data.models import Line, Role, Span, line
+from ctrlrun_tui.data.models import Fact, Line, Prose, Role, Span, line
 from ctrlrun_tui.glyphs import Glyphs
 
 NOTE = "note"
@@ -114,7 +121,12 @@ class RequestCard(Card):
             )
         else:
             said = f"Refuses this request for good: {agent} is told no. It may ask again."
-        return [(), *(_indented(each) for each in wrap_words(line(said), INSIDE - 2)), ()]
+        digest = (each.line for each in lay(self._hash(facts, whole=self.whole), INSIDE))
+        return [*digest, (), *(_indented(each) for each in wrap_words(line(said), INSIDE - 2)), ()]
+
+    def _hash(self, facts: ApprovalFacts, *, whole: bool) -> Iterator[Fact | Prose]:
+        """The hash stays on the screen however long the facts are: the code is read off it."""
+        return hash_facts(facts, self.console_app.glyphs, whole=whole)
 
     def field_rows(self) -> Sequence[FieldRow]:
         return [FieldRow(NOTE, "optional", self.key_read)]
@@ -163,6 +175,19 @@ class RequestCard(Card):
 
     # --- actions ---------------------------------------------------------------------------------
 
+    def off(self, action: Action) -> str | None:
+        if action.name == "deny_instead" and self.verb is Verb.DENY:
+            return "this card denies already"
+        return super().off(action)
+
+    def copied(self) -> Sequence[Line]:
+        facts = self.request_facts
+        if facts is None:
+            return ()
+        request_id = self.console_app.glyphs.said(facts.record.approval_id)
+        digest = (each.line for each in lay(self._hash(facts, whole=True), 2 * INSIDE))
+        return [line(request_id), *super().copied(), *digest]
+
     def do_deny_instead(self) -> None:
         """Turn the card into a refusal, with a code of its own."""
         if self.verb is Verb.DENY:
@@ -177,7 +202,7 @@ def request_sheet(
 ) -> tuple[tuple[Laid, ...], bool]:
     """A request as a card shows it, and whether a value in it is folded."""
     arguments = request_arguments(facts, glyphs, whole=whole)
-    about = request_about(facts, glyphs, whole=whole, environment=False)
+    about = request_about(facts, glyphs, environment=False)
     title = heading(
         line(glyphs.said(facts.action.name)),
         line(environment_span(facts.action.environment, glyphs)),
@@ -189,6 +214,7 @@ def request_sheet(
         *lay(arguments.facts, INSIDE, owed=True),
         Laid(()),
         *lay(about, INSIDE),
+        *lay(request_signs(facts, glyphs), INSIDE),
     )
     return laid, arguments.folded
 

@@ -158,7 +158,7 @@ class ResolveCard(Card):
 
     def _is_filled(self, name: str) -> bool:
         if name == EFFECT:
-            return self.text_of(EFFECT) == self.console_app.glyphs.said(self.effect_key)
+            return self.text_of(EFFECT) in _typed_forms(self.effect_key, self.console_app.glyphs)
         return bool(self.text_of(name))
 
     def ask(self) -> str:
@@ -227,6 +227,12 @@ class ResolveCard(Card):
             self.query_one(f"#row-{name}", FieldRow).display = name in _FIELDS[choice]
         self.keypad.change(None)
         self.renew()
+
+
+def _typed_forms(key: str, glyphs: Glyphs) -> tuple[str, str]:
+    """What a field holds when a key was pasted, or typed sign by sign as it is shown."""
+    shown = glyphs.said(key)
+    return shown, "".join(glyphs.said(character) for character in shown)
 
 
 def effect_sheet(

@@ -7,7 +7,7 @@ denies each by its own code and its own write. Only refusals are given to severa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -139,11 +139,16 @@ class ReviewCard(RequestCard):
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A marked request, as it was drawn."""
+    """A marked request as it was drawn: waiting, or already with an outcome."""
 
     record: ApprovalRecord
-    status: ApprovalStatus
+    outcome: Outcome | None = None
     fate: Line = ()
+
+    @property
+    def waits(self) -> bool:
+        """Whether it can still be denied."""
+        return self.outcome is None
 
 
 class DenyMarkedCard(Card):
@@ -167,7 +172,7 @@ class DenyMarkedCard(Card):
             lines, is_folded = marked_sheet(each, glyphs, whole=whole)
             laid += lines
             folded = folded or is_folded
-        waiting = [each.record.expires_at for each in marked if _waits(each)]
+        waiting = [each.record.expires_at for each in marked if each.waits]
         over = None
         if not waiting:
             over = Over(line(Span("none of them waits any more; nothing was written", Role.NEEDS)))
@@ -177,12 +182,13 @@ class DenyMarkedCard(Card):
         """The request as it stands, judged as what was marked: another hash is another request."""
         current = reader.get_approval(record.approval_id)
         if current is None or current.action_hash != record.action_hash:
-            return Marked(record, ApprovalStatus.EXPIRED, line("no longer what was marked"))
+            return Marked(record, Outcome.FAILED, line("no longer what was marked"))
         status = current.status_at(now)
         if status is ApprovalStatus.PENDING:
-            return Marked(current, status)
+            return Marked(current)
         standing = request_standing(reader, record.approval_id, now)
-        return Marked(current, status, standing_line(standing, self.console_app.glyphs))
+        outcome = Outcome.EXPIRED if status is ApprovalStatus.EXPIRED else Outcome.OTHERS
+        return Marked(current, outcome, standing_line(standing, self.console_app.glyphs))
 
     @property
     def marked(self) -> tuple[Marked, ...]:
@@ -192,7 +198,7 @@ class DenyMarkedCard(Card):
 
     def on_tick(self, now: datetime) -> None:
         super().on_tick(now)
-        if any(_waits(each) and now > each.record.expires_at for each in self.marked):
+        if any(each.waits and now > each.record.expires_at for each in self.marked):
             self.start_reading()
 
     # --- what it says ----------------------------------------------------------------------------
@@ -201,13 +207,13 @@ class DenyMarkedCard(Card):
         return line(f"deny {len(self.records)} marked")
 
     def clock_line(self, now: datetime) -> Line:
-        ends = [each.record.expires_at for each in self.marked if _waits(each)]
+        ends = [each.record.expires_at for each in self.marked if each.waits]
         return line(f"the first expires in {left_text(min(ends), now)}") if ends else ()
 
     def consequence(self) -> Sequence[Line]:
         if self.ended:
             return [()]
-        count = sum(map(_waits, self.marked))
+        count = sum(each.waits for each in self.marked)
         said = f"Refuses {count} for good, one write each. Their agents may ask again."
         return [(), *((Span("  "), *each) for each in wrap_words(line(said), INSIDE - 2)), ()]
 
@@ -244,17 +250,14 @@ class DenyMarkedCard(Card):
         self.end(Over(line(summary(self.ended))))
 
 
-def _waits(each: Marked) -> bool:
-    return each.status is ApprovalStatus.PENDING
-
-
 def _deny(desk: Desk, each: Marked, note: str | None, glyphs: Glyphs) -> Ended:
     """One write; whatever it meets, the others are written all the same."""
     record = each.record
-    if each.status is ApprovalStatus.EXPIRED or desk.clock() > record.expires_at:
+    if each.outcome is not None:
+        detail = "" if each.outcome is Outcome.EXPIRED else _plain(each.fate)
+        return Ended(record, each.outcome, detail)
+    if desk.clock() > record.expires_at:
         return Ended(record, Outcome.EXPIRED)
-    if not _waits(each):
-        return Ended(record, Outcome.OTHERS, _plain(each.fate))
     try:
         desk.deny(record.approval_id, action_hash=record.action_hash, note=note, via=VIA)
     except ApprovalMismatch as refusal:
@@ -269,14 +272,10 @@ def _deny(desk: Desk, each: Marked, note: str | None, glyphs: Glyphs) -> Ended:
 
 
 def _who_answered(desk: Desk, record: ApprovalRecord, glyphs: Glyphs) -> str:
-    with suppress(Exception):
-        reader = desk.reader()
-        try:
-            return _plain(
-                standing_line(request_standing(reader, record.approval_id, desk.clock()), glyphs)
-            )
-        finally:
-            reader.close()
+    """By whom and when; nothing when that cannot be read now."""
+    with suppress(Exception), closing(desk.reader()) as reader:
+        standing = request_standing(reader, record.approval_id, desk.clock())
+        return _plain(standing_line(standing, glyphs))
     return ""
 
 

@@ -1,0 +1,223 @@
+"""The card that resolves an AMBIGUOUS effect: evidence, three answers, and what each of them asks."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun_tui.cards.reading import Phase
+from ctrlrun_tui.cards.resolve import ResolveCard
+from tests.tui.card_scene import Hand, Scene, at_desk, noticed, scene, show, told
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Scene:
+    return scene(tmp_path)
+
+
+def lost(made: Scene) -> EffectRecord:
+    with closing(made.open()) as store:
+        record = store.get_effect(made.ids["lost"])
+    assert record is not None
+    return record
+
+
+async def chosen(hand: Hand, key: str) -> None:
+    await hand.keys(key)
+
+
+async def test_it_shows_the_evidence_and_what_each_answer_licenses(made: Scene) -> None:
+    made.clock.advance(minutes=12)
+    async with at_desk(made) as (app, pilot):
+        await show(pilot, ResolveCard(made.ids["lost"]))
+        shown = told(app)
+    assert "AMBIGUOUS for 12:0" in shown
+    assert "refund:txn_9   stripe.refund, attempt 1   EUR 500.00" in shown
+    assert "TimeoutError: no response after 30s" in shown
+    assert "1 refused, the last 03:00:4" in shown
+    assert "it happened: a retry stays refused" in shown
+    assert "if you are wrong it happens twice" in shown
+    assert "what you note is kept" in shown
+    assert "failed" not in shown  # a lost reply is no failure
+
+
+async def test_no_answer_is_preset_and_none_has_a_code(made: Scene) -> None:
+    before = made.content()
+    async with at_desk(made) as (app, pilot):
+        hand = await show(pilot, ResolveCard(made.ids["lost"]))
+        assert "Choose with 1, 2 or 3." in told(app)
+        await hand.keys("enter")
+    assert made.content() == before
+
+
+async def test_committed_asks_for_a_source_and_writes_it(made: Scene) -> None:
+    async with at_desk(made) as (app, pilot):
+        hand = await show(pilot, ResolveCard(made.ids["lost"]))
+        await chosen(hand, "1")
+        assert "the code comes with source" in told(app)
+        await hand.writes("source", "re_9f at the provider")
+        await hand.types_code()
+        assert "refund:txn_9 resolved COMMITTED" in noticed(app)
+    record = lost(made)
+    assert (record.state, record.resolved_by) == (EffectState.COMMITTED, "tui:alice")
+    (event,) = made.events("EFFECT_RESOLVED")
+    assert event.data == {
+        "state": "committed",
+        "resolver": "tui:alice",
+        "resolved_by": "human",
+        "source": "re_9f at the provider",
+        "via": "tui",
+    }
+
+
+async def test_failed_asks_for_the_key_typed_whole_as_well(made: Scene) -> None:
+    async with at_desk(made) as (app, pilot):
+        hand = await show(pilot, ResolveCard(made.ids["lost"]))
+        await chosen(hand, "2")
+        await hand.writes("source", "dashboard")
+        assert hand.card.why_no_code() is not None
+        await hand.writes("effect", "refund:txn_")
+        assert "is not the one above" in told(app)
+        await hand.writes("effect", "9")
+        await hand.writes("note", "asked dana")
+        await hand.types_code()
+    assert lost(made).state is EffectState.FAILED
+    (event,) = made.events("EFFECT_RESOLVED")
+    assert event.data["note"] == "asked dana"
+
+
+async def test_still_unknown_writes_an_event_and_leaves_the_effect_blocked(made: Scene) -> None:
+    before = lost(made)
+    async with at_desk(made) as (_, pilot):
+        hand = await show(pilot, ResolveCard(made.ids["lost"]))
+        await chosen(hand, "3")
+        await hand.writes("note", "provider is down")
+        await hand.types_code()
+    assert lost(made) == before
+    event = made.events("RECONCILIATION_RESOLVED")[-1]
+    assert event.data == {
+        "outcome": "unknown",
+        "by": "tui:alice",
+        "note": "provider is down",
+        "via": "tui",
+    }
+    assert event.effect_key == made.ids["lost"]
+
+
+@pytest.mark.parametrize(("key", "fields"), [("1", ["source", "note"]), ("3", ["note"])])
+async def test_each_answer_has_its_own_fields(made: Scene, key: str, fields: list[str]) -> None:
+    async with at_desk(made) as (_, pilot):
+        hand = await show(pilot, ResolveCard(made.ids["lost"]))
+        await chosen(hand, key)
+        rows = [row for row in hand.card.query("FieldRow") if row.display]
+    assert [row.id for row in rows] == [f"row-{name}" for name in fields]
+
+
+async def test_another_choice_keeps_the_draft_and_changes_the_code(made: Scene) -> None:
+    async with at_desk(made) as (_, pilot):
+        hand = await show(pilot, ResolveCard(made.ids["lost"]))
+        await chosen(hand, "1")
+        await hand.writes("source", "link")
+        first = hand.card.keypad.code
+        await chosen(hand, "3")
+        second = hand.card.keypad.code
+        assert first is not None and second is not None
+        assert set(first.text) != set(second.text)
+        await chosen(hand, "1")
+        assert hand.card.text_of("source") == "link"
+
+
+async def test_a_source_that_is_hidden_is_not_written(made: Scene) -> None:
+    async with at_desk(made) as (_, pilot):
+        hand = await show(pilot, ResolveCard(made.ids["lost"]))
+        await chosen(hand, "1")
+        await hand.writes("source", "link")
+        await chosen(hand, "3")
+        await hand.types_code()
+    assert "source" not in made.events("RECONCILIATION_RESOLVED")[-1].data
+
+
+async def test_no_way_to_resolve_in_fewer_than_three_different_keys(made: Scene) -> None:
+    """Any two keys, pressed in every order and pace, answer nothing."""
+    before = made.content()
+    async with at_desk(made) as (_, pilot):
+        hand = await show(pilot, ResolveCard(made.ids["lost"]))
+        for pair in ("1c", "1f", "2m", "3z", "3c", "3f", "3m"):
+            await hand.keys(*(pair * 6), gap=0.5, first=2.5)
+    assert made.content() == before
+
+
+async def test_resolved_elsewhere_the_card_says_by_whom(made: Scene) -> None:
+    async with at_desk(made) as (app, pilot):
+        hand = await show(pilot, ResolveCard(made.ids["lost"]))
+        await chosen(hand, "1")
+        await hand.writes("source", "link")
+        with closing(made.open()) as store:
+            store.resolve_effect(made.ids["lost"], EffectState.FAILED, "tui:bob")
+        await hand.hears()
+        assert hand.card.phase is Phase.OVER
+        assert "by tui:bob" in told(app)
+        assert hand.card.text_of("source") == "link"
+    assert made.events("EFFECT_RESOLVED") == []
+
+
+async def test_another_attempt_at_the_same_key_ends_the_card(made: Scene) -> None:
+    key = made.ids["lost"]
+    async with at_desk(made) as (app, pilot):
+        hand = await show(pilot, ResolveCard(key))
+        await chosen(hand, "3")
+        code = hand.card.keypad.code
+        assert code is not None
+        with closing(made.open()) as store:
+            store.resolve_effect(key, EffectState.FAILED, "tui:bob")
+            store.reserve_effect(key, "act_other")
+            store.begin_execution(key, "act_other")
+            store.mark_ambiguous(key, "act_other", "lost again")
+        await hand.hears()
+        assert hand.card.phase is Phase.OVER
+        assert "changed while you read" in told(app)
+        before = made.content()
+        await hand.types(code.text)
+        assert made.content() == before
+
+
+async def test_the_write_is_bound_to_the_attempt_that_was_drawn(
+    made: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = made.ids["lost"]
+    async with at_desk(made) as (app, pilot):
+        hand = await show(pilot, ResolveCard(key))
+        await chosen(hand, "1")
+        await hand.writes("source", "link")
+        monkeypatch.setattr(ResolveCard, "on_store_changed", lambda card: None)
+        with closing(made.open()) as store:
+            store.resolve_effect(key, EffectState.FAILED, "tui:bob")
+            store.reserve_effect(key, "act_other")
+            store.begin_execution(key, "act_other")
+            store.mark_ambiguous(key, "act_other", "lost again")
+        await hand.types_code()
+        assert "refused" in noticed(app)
+        assert hand.card.text_of("source") == "link"
+    assert (lost(made).state, lost(made).attempt) == (EffectState.AMBIGUOUS, 2)
+
+
+async def test_a_key_that_is_shown_in_tokens_is_typed_as_it_is_shown(made: Scene) -> None:
+    key = "refund:\u202etxn\x1b"
+    with closing(made.open()) as store:
+        store.reserve_effect(key, "act_h")
+        store.begin_execution(key, "act_h")
+        store.mark_ambiguous(key, "act_h", "lost")
+    async with at_desk(made) as (_, pilot):
+        hand = await show(pilot, ResolveCard(key))
+        await chosen(hand, "2")
+        await hand.writes("source", "link")
+        await hand.writes("effect", "refund:⟨U+202E⟩txn␛")
+        await hand.types_code()
+    with closing(made.open()) as store:
+        record = store.get_effect(key)
+    assert record is not None and record.state is EffectState.FAILED
