@@ -7,6 +7,14 @@ docs/commands.md.
 
 from __future__ import annotations
 
-from ctrlrun.cli.program import main
+from collections.abc import Sequence
 
-__all__ = ["main"]
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line on these arguments (those of the process when None); its exit code."""
+    try:
+        from ctrlrun.cli.program import run
+
+        return run(arguments)
+    except KeyboardInterrupt:  # also while the program is being loaded
+        return 130

@@ -68,5 +68,10 @@ class LazyGroup(click.Group):
     epilog="Every command has --help. What they print is in docs/commands.md.",
 )
 @click.version_option(__version__, prog_name="ctrlrun", message="%(prog)s, version %(version)s")
-def ctrlrun() -> None:
+@click.pass_context
+def ctrlrun(context: click.Context) -> None:
     """The last check before an AI agent does something it can't undo."""
+    # Here a command is about to run; the list of commands alone does not pay for logging.
+    from ctrlrun.cli.warnings import warnings_said
+
+    context.with_resource(warnings_said())

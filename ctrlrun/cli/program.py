@@ -16,11 +16,11 @@ from ctrlrun.cli.output import drop_stdout, help_width, note, prepare_streams
 from ctrlrun.errors import CTRLRunError
 from ctrlrun.text import inert
 
-REFUSED, UNUSABLE, INTERNAL, INTERRUPTED = 1, 2, 3, 130
+REFUSED, UNUSABLE, INTERNAL = 1, 2, 3
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line on these arguments (those of the process when None); its exit code."""
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code. Lets a KeyboardInterrupt through, what is written is out."""
     prepare_streams(os.environ)
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments))
@@ -28,7 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         drop_stdout()  # the reader had enough: that is no failure of the command
         return 0
     except KeyboardInterrupt:
-        return INTERRUPTED
+        try:
+            _flush()
+        except OSError:
+            drop_stdout()
+        raise
 
 
 def _run(arguments: list[str]) -> int:

@@ -13,7 +13,7 @@ from ctrlrun.approval import ApprovalStatus
 from ctrlrun.clock import iso_timestamp, utc_now
 from ctrlrun.effect import EffectState
 from ctrlrun.errors import NotExecuted
-from tests.cli.helpers import Ended, Scene
+from tests.cli.helpers import Ended, Scene, run
 
 
 def last_event(scene: Scene) -> dict[str, Any]:
@@ -101,6 +101,16 @@ def test_an_answer_is_appended_to_the_events_file_too(scene: Scene) -> None:
     scene.lose("txn_2")
     scene.ctrlrun("resolve", "refund:txn_2", "--failed")
     assert lines_of_file(scene)[-1] == last_event(scene)
+
+
+def test_an_events_file_that_cannot_be_written_does_not_undo_the_answer(scene: Scene) -> None:
+    request_id = scene.ask()
+    (scene.state.parent / "events.jsonl").unlink()
+    (scene.state.parent / "events.jsonl").mkdir()
+    ended = run("approve", request_id, cwd=scene.folder)
+    assert (ended.code, ended.lines[0].split()[0]) == (0, "granted")
+    assert ended.err.startswith("warning: ") and ended.err.count("\n") == 1
+    assert "events.jsonl" in ended.err
 
 
 @pytest.mark.parametrize("command", ["approve", "deny"])
