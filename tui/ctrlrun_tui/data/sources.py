@@ -44,7 +44,8 @@ class RowPage:
     """Some rows in the order of the screen.
 
     `first` and `last` are the cursors of the outermost rows (None on an empty page); they stay
-    good when those rows leave. `ends` says that the list ends in the direction of reading: no row
+    good when those rows leave. Where rows are searched for they go round all that was looked at,
+    and a page may hold few rows, or none, although others follow. `ends` says that the list ends in the direction of reading: no row
     above a page read ABOVE or BOTTOM-up past the top, none below one read downwards.
     """
 
@@ -78,8 +79,9 @@ class Request:
 
     Either a `place` to read a page at, or, reading again what may have changed: rows that came
     above the cursor `first` and below the cursor `tail`, and with `body` the rows on the screen,
-    from below `above` on, down to the row `cursor` at least. `watched` are the rows under the cursor and the marks: of those that are
-    not among what was read, the answer says what became of them.
+    from below `above` on, down to the row `cursor` and to as many rows as were `held` at least.
+    `watched` are the rows under the cursor and the marks: of those that are not among what was
+    read, the answer says what became of them.
     """
 
     number: int
@@ -90,6 +92,7 @@ class Request:
     tail: str | None = None
     body: bool = False
     cursor: str | None = None
+    held: int = 0
     watched: tuple[Row, ...] = ()
 
 
@@ -123,6 +126,10 @@ def answer(source: RowSource, reader: PagedReader, request: Request, now: dateti
     if request.body:
         start = request.above if above is None else above.last
         again = fetch(Edge.TOP if start is None else Edge.BELOW, start)
+        for _ in range(MOST_SEARCHED):  # a search stops at its budget: what was shown stays
+            if len(again.rows) >= request.held or again.ends or again.last is None:
+                break
+            again = _on(again, fetch(Edge.BELOW, again.last))
     found = _found(again, above, below)
     fates = {
         row.id: source.fate(reader, row, now) for row in request.watched if row.id not in found
@@ -133,9 +140,7 @@ def answer(source: RowSource, reader: PagedReader, request: Request, now: dateti
         for _ in range(MOST_CHASED):
             if again.ends or cursor.id in _found(again):
                 break
-            more = fetch(Edge.BELOW, again.last)
-            last = more.last or again.last
-            again = RowPage((*again.rows, *more.rows), again.first, last, more.ends)
+            again = _on(again, fetch(Edge.BELOW, again.last))
     found = _found(again, above, below)
     return Answer(
         request,
@@ -146,8 +151,16 @@ def answer(source: RowSource, reader: PagedReader, request: Request, now: dateti
     )
 
 
+MOST_SEARCHED = 40
+"""Pages read to find again the rows that were shown, where rows are searched for."""
+
 MOST_CHASED = 8
 """Pages read after a row that many others came in front of."""
+
+
+def _on(page: RowPage, more: RowPage) -> RowPage:
+    """A page and the one below it as one."""
+    return RowPage((*page.rows, *more.rows), page.first, more.last or page.last, more.ends)
 
 
 def _found(*pages: RowPage | None) -> set[str]:
@@ -199,7 +212,7 @@ class LanedPages:
             pages.append((key, page))
             wanted -= len(page.rows)
             cursor = None
-            if wanted <= 0 and not page.ends:
+            if not page.ends:
                 return _joined(pages, ends=False)
             if wanted <= 0:
                 return _joined(pages, ends=key == self._order[-1])
@@ -215,13 +228,13 @@ class LanedPages:
             pages.append((self._order[index], page))
             wanted -= len(page.rows)
         for key in reversed(self._order[:index]):
-            if wanted <= 0:
+            if wanted <= 0 or (pages and not pages[-1][1].ends):
                 return _joined(pages[::-1], ends=False)
             page = self._from_end(reader, key, wanted, now)
             pages.append((key, page))
             wanted -= len(page.rows)
         # The last page read is that of the topmost lane.
-        return _joined(pages[::-1], ends=wanted > 0 or pages[-1][1].ends)
+        return _joined(pages[::-1], ends=pages[-1][1].ends)
 
     def _from_end(self, reader: PagedReader, key: str, limit: int, now: datetime) -> RowPage:
         return self._lanes[key](reader, END_OF_LANE, None, limit, now)
@@ -261,7 +274,7 @@ def one_page(read: Callable[[PagedReader, int, datetime], Sequence[Row]]) -> Fet
 
 
 def _joined(pages: Sequence[tuple[str, RowPage]], *, ends: bool) -> RowPage:
-    filled = [(key, page) for key, page in pages if page.rows]
+    filled = [(key, page) for key, page in pages if page.first is not None]
     if not filled:
         return RowPage(ends=ends)
     first_key, first = filled[0]

@@ -361,7 +361,8 @@ class VirtualList(Widget, inherit_bindings=False):
         return tuple(spans)
 
     def _empty_line(self, y: int) -> Line:
-        if y or self.window.rows or not self.window.is_loaded:
+        window = self.window
+        if y or window.rows or not window.is_loaded or not window.at_bottom:
             return ()
         return (Span(f"{'':{self.signs}}{self.empty}", Role.QUIET),)
 

@@ -306,7 +306,9 @@ class Window:
             request = self._ask(above=self.chunks[first - 1].last, body=True, watched=watched)
         else:
             request = self._ask(first=self.chunks[0].first, body=True, watched=watched)
-        self._pending = replace(request, limit=limit, cursor=self.cursor)
+        in_chunks = sum(len(chunk.rows) for chunk in self.chunks[first:])
+        held = min(in_chunks, self._visible_range()[1] - started + 1)
+        self._pending = replace(request, limit=limit, cursor=self.cursor, held=held)
         return self._pending
 
     def _watched(self) -> tuple[Row, ...]:
@@ -320,7 +322,8 @@ class Window:
 
     def _take_end(self, place: Place, page: RowPage) -> None:
         eye = self._eye()
-        self.chunks = [Chunk(page.rows, page.first, page.last)] if page.rows else []
+        self.chunks = []
+        self._put_below(page.rows, page)
         self.at_top = place.edge is Edge.TOP or (place.edge is Edge.BOTTOM and page.ends)
         self.at_bottom = place.edge is Edge.BOTTOM or page.ends
         self._held = None
@@ -337,16 +340,11 @@ class Window:
 
     def _take_edge(self, edge: Edge, page: RowPage) -> None:
         eye = self._eye()
-        known = {row.id for row in self.rows}
-        chunk = Chunk(tuple(row for row in page.rows if row.id not in known), page.first, page.last)
         if edge is Edge.ABOVE:
-            self.at_top = page.ends
-            if chunk.rows:
-                self.chunks.insert(0, chunk)
+            self._take_above(page)
         else:
             self.at_bottom = page.ends
-            if chunk.rows:
-                self.chunks.append(chunk)
+            self._put_below(self._new(page), page)
         self._rebuild()
         self._look(eye)
         self._trim()
@@ -374,18 +372,30 @@ class Window:
         if page is None:
             return 0
         self.at_top = page.ends
-        known = {row.id for chunk in self.chunks for row in chunk.rows}
-        rows = tuple(row for row in page.rows if row.id not in known)
+        rows = self._new(page)
         if rows:
             self.chunks.insert(0, Chunk(rows, page.first, page.last))
+        elif page.first is not None and self.chunks:
+            self.chunks[0].first = page.first
         return len(rows)
+
+    def _new(self, page: RowPage) -> tuple[Row, ...]:
+        """The rows of a page that are not held already."""
+        known = {row.id for chunk in self.chunks for row in chunk.rows}
+        return tuple(row for row in page.rows if row.id not in known)
+
+    def _put_below(self, rows: tuple[Row, ...], page: RowPage) -> None:
+        """Hold a page's new rows; one that brought none moves the end of what was looked at."""
+        last = self.chunks[-1] if self.chunks else None
+        if last is not None and (not rows or not last.rows):
+            last.rows += rows
+            last.last = page.last or last.last
+        elif page.last is not None:
+            self.chunks.append(Chunk(rows, page.first, page.last))
 
     def _take_below(self, page: RowPage) -> None:
         self.at_bottom = page.ends
-        known = {row.id for chunk in self.chunks for row in chunk.rows}
-        rows = tuple(row for row in page.rows if row.id not in known)
-        if rows:
-            self.chunks.append(Chunk(rows, page.first, page.last))
+        self._put_below(self._new(page), page)
         if self.follow and not page.ends:
             self._wanted = BOTTOM
 
@@ -398,10 +408,9 @@ class Window:
         elif above is not None and above.rows and self.chunks and self.chunks[0].last == above.last:
             start = 1
         self.chunks = self.chunks[:start]
-        known = {row.id for chunk in self.chunks for row in chunk.rows}
-        rows = tuple(row for row in page.rows if row.id not in known)
-        if rows:
-            self.chunks.append(Chunk(rows, page.first, page.last))
+        self._put_below(self._new(page), page)
+        if start == 0 and self.chunks and above is not None and above.first is not None:
+            self.chunks[0].first = above.first
         self.at_top = self.at_top or start == 0
         self.at_bottom = page.ends
 
@@ -534,6 +543,8 @@ class Window:
             if end <= last_row:
                 last = index
             end += len(chunk.rows)
+        while first and not self.chunks[first - 1].rows:  # looked through, nothing found
+            first -= 1
         return first, last
 
 
