@@ -6,6 +6,7 @@ The rules (which requests are similar, what a retry would do) are in docs/answer
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -22,16 +23,15 @@ from ctrlrun.operator.seen import (
     action_of_request,
     effect_key_of,
     find_action,
+    requests_about,
 )
 from ctrlrun.operator.standing import answered_at
 from ctrlrun.operator.timeline import Timeline, timeline
 from ctrlrun.receipt import Event, EventType, Receipt, ReceiptResult
 from ctrlrun.state import PagedReader
-from ctrlrun.state.page import START
 
 _SHOWN = 20
-_COUNTED = 1_000
-_REFUSED = (EventType.EFFECT_RESERVATION_REFUSED,)
+_LOOK_BACK = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class HookAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Attempts that were refused since the effect took its state; `more` means at least so many."""
+    """Attempts refused since the one that holds the effect; `more` means at least so many."""
 
     count: int
     more: bool
@@ -153,14 +153,15 @@ def approval_facts(
 
 
 def effect_facts(reader: PagedReader, record: EffectRecord, now: datetime) -> EffectFacts:
-    """The facts about an effect."""
+    """The facts about an effect, from the newest events of its key."""
     action = find_action(reader, record.action_id, record.effect_key)
+    newest = reader.events_page(limit=_LOOK_BACK, effect_key=record.effect_key).items
     return EffectFacts(
         record=record,
         action=action,
         money={} if action is None else money(action.arguments),
-        refusals=_refusals(reader, record),
-        answers=_answers(reader, record.effect_key),
+        refusals=_refusals(newest, record),
+        answers=_answers(newest),
         retry_now=retry_now(record, now),
         timeline=timeline(reader, record.effect_key, now),
     )
@@ -226,23 +227,14 @@ def _other_requests(
         other.approval_id: other
         for other in reader.approvals_page(limit=_SHOWN, action_hash=record.action_hash).items
     }
-    for request_id in _asked_about(reader, effect_key):
-        if request_id not in found and len(found) <= 2 * _SHOWN:
-            other = reader.get_approval(request_id)
-            if other is not None:
-                found[request_id] = other
+    asked = [] if effect_key is None else requests_about(reader, effect_key, look_back=_LOOK_BACK)
+    for event in asked[-_SHOWN:]:
+        other = None if event.approval_id is None else reader.get_approval(event.approval_id)
+        if other is not None:
+            found[other.approval_id] = other
     found.pop(record.approval_id, None)
     newest = sorted(found.values(), key=lambda other: other.request.created_at, reverse=True)
     return tuple(_other_request(record, other, now) for other in newest)
-
-
-def _asked_about(reader: PagedReader, effect_key: str | None) -> list[str]:
-    if effect_key is None:
-        return []
-    asked = reader.events_page(
-        limit=_SHOWN, effect_key=effect_key, types=(EventType.APPROVAL_REQUESTED,)
-    ).items
-    return [event.approval_id for event in asked if event.approval_id is not None]
 
 
 def _other_request(record: ApprovalRecord, other: ApprovalRecord, now: datetime) -> EarlierRequest:
@@ -276,30 +268,22 @@ def retry_now(record: EffectRecord, now: datetime) -> str:
             return "is refused while this one is in progress"
 
 
-def _refusals(reader: PagedReader, record: EffectRecord) -> Refusals:
-    """The attempts refused since this attempt reserved the key, counted up to a bound."""
-    last = reader.events_page(limit=1, effect_key=record.effect_key, types=_REFUSED).items
-    if not last:
-        return Refusals(0, False, None)
-    reserved = reader.events_page(
-        limit=1, effect_key=record.effect_key, types=(EventType.EFFECT_RESERVED,)
-    )
-    refused = reader.events_page(
-        after=reserved.after or START,
-        limit=_COUNTED + 1,
-        effect_key=record.effect_key,
-        types=_REFUSED,
-    ).items
-    if not refused:
-        return Refusals(0, False, None)
-    return Refusals(min(len(refused), _COUNTED), len(refused) > _COUNTED, last[-1].ts)
+def _refusals(newest: Sequence[Event], record: EffectRecord) -> Refusals:
+    """The attempts refused since this attempt reserved the key."""
+    times: list[datetime] = []
+    for event in reversed(newest):
+        if event.type == EventType.EFFECT_RESERVED and event.action_id == record.action_id:
+            break
+        if event.type == EventType.EFFECT_RESERVATION_REFUSED:
+            times.append(event.ts)
+    else:
+        return Refusals(len(times), len(newest) >= _LOOK_BACK, times[0] if times else None)
+    return Refusals(len(times), False, times[0] if times else None)
 
 
-def _answers(reader: PagedReader, effect_key: str) -> tuple[HookAnswer, ...]:
-    events = reader.events_page(
-        limit=_SHOWN, effect_key=effect_key, types=(EventType.RECONCILIATION_RESOLVED,)
-    ).items
-    return tuple(_hook_answer(event) for event in events)
+def _answers(newest: Sequence[Event]) -> tuple[HookAnswer, ...]:
+    answers = [event for event in newest if event.type == EventType.RECONCILIATION_RESOLVED]
+    return tuple(_hook_answer(event) for event in answers[-_SHOWN:])
 
 
 def _hook_answer(event: Event) -> HookAnswer:

@@ -17,7 +17,13 @@ from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.effect import EffectRecord, EffectState
 from ctrlrun.operator.pages import PAGE
 from ctrlrun.operator.searching import search
-from ctrlrun.operator.seen import SeenAction, action_of_request, effect_key_of, find_action
+from ctrlrun.operator.seen import (
+    SeenAction,
+    action_of_request,
+    effect_key_of,
+    find_action,
+    requests_about,
+)
 from ctrlrun.operator.wording import to_millisecond
 from ctrlrun.receipt import EventType
 from ctrlrun.state import Damage, Page, PagedReader
@@ -34,7 +40,7 @@ KEPT_EXPIRED = timedelta(minutes=10)
 LOOKED_AT = 1_000
 """Items that are looked at to say how many a filter hides; of more, it is a lower bound."""
 
-_LOOK_BACK = 20
+_LOOK_BACK = 200
 _CAN_EXPIRE = (ApprovalStatus.PENDING, ApprovalStatus.GRANTED, ApprovalStatus.EXPIRED)
 _PRESENTED_IN_VAIN = (
     EventType.APPROVAL_INVALIDATED,
@@ -341,9 +347,7 @@ def _effect_row(reader: PagedReader, lane: Lane, record: EffectRecord) -> InboxR
 def _asked_again(reader: PagedReader, record: ApprovalRecord, effect_key: str | None) -> bool:
     if effect_key is None:
         return False
-    asked = reader.events_page(
-        limit=_LOOK_BACK, effect_key=effect_key, types=(EventType.APPROVAL_REQUESTED,)
-    ).items
+    asked = requests_about(reader, effect_key, look_back=_LOOK_BACK)
     return any(event.data.get("action_hash") != record.action_hash for event in asked)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.canonical import plain
-from ctrlrun.receipt import EventType, Receipt
+from ctrlrun.receipt import Event, EventType, Receipt
 from ctrlrun.state import PagedReader
 
 
@@ -96,6 +96,15 @@ def effect_key_of(reader: PagedReader, request_id: str) -> str | None:
         limit=1, approval_id=request_id, types=(EventType.APPROVAL_REQUESTED,)
     ).items
     return asked[-1].effect_key if asked else None
+
+
+def requests_about(reader: PagedReader, effect_key: str, *, look_back: int) -> list[Event]:
+    """The proposals of a key that asked a person, among its newest `look_back` events.
+
+    Without that bound an agent that retries one key all night would make every look at it slow.
+    """
+    newest = reader.events_page(limit=look_back, effect_key=effect_key).items
+    return [event for event in newest if event.type == EventType.APPROVAL_REQUESTED]
 
 
 def _requested_action(reader: PagedReader, action_id: str) -> SeenAction | None:

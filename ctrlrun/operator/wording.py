@@ -6,6 +6,8 @@ Pure functions over values; what they return is plain ASCII but for the ellipsis
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -83,3 +85,19 @@ def short_hash(digest: str, *, ellipsis: str = "…") -> str:
 def json_text(value: Any) -> str:
     """A value in JSON, keys sorted and non-ASCII as it is: `"1"` does not look like `1`."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(", ", ": "))
+
+
+def data_text(data: Mapping[str, Any]) -> str:
+    """`key=value key=value`: strings as they are, quoted where a space could end them."""
+    return " ".join(f"{data_name(key)}={_data_value(value)}" for key, value in data.items())
+
+
+def data_name(name: str) -> str:
+    """A name as it is, quoted where it could be taken for something else."""
+    return name if _PLAIN_NAME.fullmatch(name) else json_text(name)
+
+
+def _data_value(value: Any) -> str:
+    if isinstance(value, str) and value and " " not in value and not value.startswith('"'):
+        return value
+    return json_text(value)
