@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from ctrlrun.approval import ApprovalStatus
-from ctrlrun.cli.lines import data_text, label, principal_text
+from ctrlrun.cli.lines import label, principal_text
 from ctrlrun.cli.output import Output
-from ctrlrun.operator.wording import json_text
+from ctrlrun.operator.wording import data_text, json_text
 from ctrlrun.receipt import principal_document
 from ctrlrun.state import StateReader
 

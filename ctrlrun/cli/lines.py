@@ -6,10 +6,8 @@ passed `Output.shown` already.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 from ctrlrun.action import Action
 from ctrlrun.approval import ApprovalRecord
@@ -17,14 +15,12 @@ from ctrlrun.cli.output import Output
 from ctrlrun.clock import iso_timestamp
 from ctrlrun.effect import EffectRecord
 from ctrlrun.operator.money import money
-from ctrlrun.operator.wording import json_text
+from ctrlrun.operator.wording import data_name, data_text, json_text
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.text import mixed_scripts
 
 LABEL = 12
 """Cells of the labels in front of what is said of one action."""
-
-_PLAIN_NAME = re.compile(r"[\w.\-]+")
 
 
 def approval_fields(record: ApprovalRecord, now: datetime) -> tuple[str, ...]:
@@ -80,25 +76,10 @@ def event_fields(event: Event) -> tuple[str, ...]:
     )
 
 
-def data_text(data: Mapping[str, Any]) -> str:
-    """`key=value key=value`: strings as they are, quoted where a space could end them."""
-    return " ".join(f"{_name(key)}={_value(value)}" for key, value in data.items())
-
-
 def principal_text(agent: str, user: str | None) -> str:
     """`agent (user: somebody)`; an agent whose name looks like that is quoted."""
     name = json_text(agent) if "(user:" in agent else agent
     return name if user is None else f"{name} (user: {user})"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, str) and value and " " not in value and not value.startswith('"'):
-        return value
-    return json_text(value)
-
-
-def _name(name: str) -> str:
-    return name if _PLAIN_NAME.fullmatch(name) else json_text(name)
 
 
 def action_lines(out: Output, action: Action) -> Iterator[str]:
@@ -111,7 +92,7 @@ def action_lines(out: Output, action: Action) -> Iterator[str]:
     arguments = action.canonical_arguments
     amounts = money(arguments)
     for index, (name, value) in enumerate(arguments.items()):
-        line = f"{out.shown(_name(name))} = {out.shown(json_text(value))}"
+        line = f"{out.shown(data_name(name))} = {out.shown(json_text(value))}"
         if name in amounts:
             line += f"  ({amounts[name]})"
         yield label("" if index else "arguments") + line

@@ -16,6 +16,7 @@ SOON = timedelta(seconds=60)
 
 _DAY = timedelta(days=1)
 _DAYS_FROM = timedelta(days=2)
+_PLAIN_NAME = re.compile(r"[\w.\-]+")
 
 
 def span_text(span: timedelta) -> str:
