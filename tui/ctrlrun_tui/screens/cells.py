@@ -1,0 +1,89 @@
+"""Cells that the lists of requests and effects share: states, arguments, names.
+
+Pure: records in, spans out. What others wrote passes `Glyphs.said` here.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun.operator import SeenAction
+from ctrlrun.operator.telling import telling_arguments
+from ctrlrun.operator.wording import left_text
+from ctrlrun_tui.data.models import Line, Role, Span
+from ctrlrun_tui.glyphs import Glyphs
+from ctrlrun_tui.widgets.strips import width_of
+
+BETWEEN = "  "
+"""Between two values of a cell."""
+
+LEAST_CUT = 8
+"""Cells below which a value is left out rather than cut."""
+
+LONGEST_VALUE = 120
+"""Cells of a value that are kept for a list; no column is wider."""
+
+AMBIGUOUS = "AMBIGUOUS"
+LAPSED = "lapsed"
+
+_NEEDS_YOU = frozenset({"waiting", AMBIGUOUS, LAPSED})
+
+
+def state_line(sign: str, word: str, glyphs: Glyphs) -> Line:
+    """A state by its sign and word; `sign` is the name of a glyph."""
+    role = Role.NEEDS if sign in ("waiting", "ambiguous", "lapsed") else Role.VALUE
+    word_role = Role.NEEDS if word in _NEEDS_YOU or word.startswith("soon") else Role.VALUE
+    return (Span(f"{getattr(glyphs, sign)} ", role), Span(word, word_role))
+
+
+def effect_state(record: EffectRecord, now: datetime) -> tuple[str, str]:
+    """An effect's sign and word, by the clock."""
+    if record.lease_is_lapsed(now):
+        return "lapsed", LAPSED
+    if record.state is EffectState.AMBIGUOUS:
+        return "ambiguous", AMBIGUOUS
+    return record.state.value, record.state.value
+
+
+def countdown_line(sign: str, until: datetime, now: datetime, glyphs: Glyphs) -> Line:
+    """A sign and the time left; past its end a request is EXPIRED, whatever its table says."""
+    left = left_text(until, now)
+    return state_line("expired" if left == "EXPIRED" else sign, left, glyphs)
+
+
+# --- arguments -----------------------------------------------------------------------------------
+
+
+def arguments_line(action: SeenAction | None, glyphs: Glyphs, *marks: str) -> Line:
+    """The most telling arguments, and marks that are never left out."""
+    if action is None:
+        return (Span("not recorded", Role.QUIET), *(Span(mark, Role.NEEDS) for mark in marks))
+    values = (glyphs.cut(glyphs.said(text), LONGEST_VALUE) for text in _told(action))
+    return (*map(Span, values), *(Span(mark, Role.NEEDS) for mark in marks))
+
+
+def _told(action: SeenAction) -> tuple[str, ...]:
+    return telling_arguments(action.arguments)
+
+
+def cut_values(cell: Line, width: int, glyphs: Glyphs) -> Line:
+    """Values and marks in at most `width` cells: what does not fit is left out from the right.
+
+    The first value is cut in its middle if it must; marks stay.
+    """
+    marks = [span for span in cell if span.role is Role.NEEDS]
+    values = [span for span in cell if span.role is not Role.NEEDS]
+    room = max(0, width - sum(len(BETWEEN) + width_of((mark,)) for mark in marks))
+    shown: Line = ()
+    for value in values:
+        gap = BETWEEN if shown else ""
+        free = room - width_of(shown) - len(gap)
+        if width_of((value,)) > free:
+            if not shown or free >= LEAST_CUT:
+                shown = (*shown, Span(gap + glyphs.cut(value.text, max(0, free)), value.role))
+            break
+        shown = (*shown, Span(gap + value.text, value.role))
+    for mark in marks:
+        shown = (*shown, Span((BETWEEN if shown else "") + mark.text, mark.role))
+    return shown
