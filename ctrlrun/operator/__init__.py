@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from ctrlrun.operator.inbox import InboxRow as InboxRow
     from ctrlrun.operator.inbox import Lane as Lane
     from ctrlrun.operator.inbox import LanePage as LanePage
-    from ctrlrun.operator.inbox import RefusedPresentation as RefusedPresentation
     from ctrlrun.operator.inbox import inbox_counts as inbox_counts
     from ctrlrun.operator.inbox import inbox_row as inbox_row
     from ctrlrun.operator.inbox import lane_page as lane_page
@@ -53,7 +52,9 @@ if TYPE_CHECKING:
     from ctrlrun.operator.inspect import effect_document as effect_document
     from ctrlrun.operator.inspect import inspection_for as inspection_for
     from ctrlrun.operator.inspect import request_document as request_document
+    from ctrlrun.operator.lookups import RefusedPresentation as RefusedPresentation
     from ctrlrun.operator.money import in_major_units as in_major_units
+    from ctrlrun.operator.pages import is_indexed as is_indexed
     from ctrlrun.operator.pages import newest_first as newest_first
     from ctrlrun.operator.pages import oldest_first as oldest_first
     from ctrlrun.operator.pages import paged as paged
@@ -127,7 +128,6 @@ _HOME = {
             "InboxRow",
             "Lane",
             "LanePage",
-            "RefusedPresentation",
             "inbox_counts",
             "inbox_row",
             "lane_page",
@@ -139,8 +139,10 @@ _HOME = {
             "inspection_for",
             "request_document",
         ),
+        "lookups": ("RefusedPresentation",),
         "money": ("in_major_units",),
         "pages": (
+            "is_indexed",
             "newest_first",
             "oldest_first",
             "paged",

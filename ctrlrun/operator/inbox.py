@@ -15,17 +15,10 @@ from typing import TYPE_CHECKING
 
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun.operator.lookups import Lookups, RefusedPresentation, lookups
 from ctrlrun.operator.pages import PAGE
 from ctrlrun.operator.searching import search
-from ctrlrun.operator.seen import (
-    SeenAction,
-    action_of_request,
-    effect_key_of,
-    find_action,
-    requests_about,
-)
-from ctrlrun.operator.wording import to_millisecond
-from ctrlrun.receipt import EventType
+from ctrlrun.operator.seen import SeenAction, action_of_request
 from ctrlrun.state import Damage, Page, PagedReader
 from ctrlrun.state.page import START
 
@@ -40,13 +33,7 @@ KEPT_EXPIRED = timedelta(minutes=10)
 LOOKED_AT = 1_000
 """Items that are looked at to say how many a filter hides; of more, it is a lower bound."""
 
-_LOOK_BACK = 200
 _CAN_EXPIRE = (ApprovalStatus.PENDING, ApprovalStatus.GRANTED, ApprovalStatus.EXPIRED)
-_PRESENTED_IN_VAIN = (
-    EventType.APPROVAL_INVALIDATED,
-    EventType.EFFECT_RESERVATION_REFUSED,
-    EventType.ACTION_DENIED,
-)
 
 
 class Lane(StrEnum):
@@ -57,14 +44,6 @@ class Lane(StrEnum):
     AMBIGUOUS = "AMBIGUOUS"  # effects that a person has to resolve, oldest first
     LAPSED = "lapsed"  # leases without outcome: the next attempt makes them AMBIGUOUS
     UNSPENT = "unspent"  # granted, and not yet presented by the agent
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedPresentation:
-    """A granted request that somebody presented in vain; the grant stands."""
-
-    at: datetime
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,23 +119,26 @@ def lane_page(
         after = START
     if lane is Lane.EXPIRED:
         return _expired_lane(reader, now, limit, wanted)
+    look = lookups(reader)
     read = partial(_records_page, reader, lane, now)
     if wanted is None or wanted.is_empty:
         page = read(before=before, after=after, limit=limit)
-        rows = _rows(reader, lane, page.items)
+        rows = _rows(look, lane, page.items)
         ends = len(page.items) + len(page.damaged) < limit
         return LanePage(lane, rows, page.before, page.after, page.damaged, ends)
-    passes = partial(_passes, reader, wanted, now)
+    passes = partial(_passes, look, wanted, now)
     found = search(read, passes, before=before, after=after, at_least=limit)
-    rows = _rows(reader, lane, found.items)
+    rows = _rows(look, lane, found.items)
     return LanePage(lane, rows, found.before, found.after, found.damaged, found.exhausted)
 
 
 def hidden_count(reader: PagedReader, wanted: Filter, now: datetime) -> tuple[int, bool]:
     """How many items of all lanes a filter hides, and whether it may be more than that."""
 
+    look = lookups(reader)
+
     def is_hidden(record: Record) -> bool:
-        return not _passes(reader, wanted, now, record)
+        return not _passes(look, wanted, now, record)
 
     hidden, left = 0, LOOKED_AT
     for lane in Lane:
@@ -189,11 +171,11 @@ def inbox_row(reader: PagedReader, lane: Lane, item_id: str, now: datetime) -> I
         effect = reader.get_effect(item_id)
         if effect is None or _lane_of_effect(effect, now) is not lane:
             return None
-        return _effect_row(reader, lane, effect)
+        return _effect_row(lookups(reader), lane, effect)
     record = reader.get_approval(item_id)
     if record is None or _lane_of_request(record, now) is not lane:
         return None
-    return _request_row(reader, lane, record)
+    return _request_row(lookups(reader), lane, record)
 
 
 # --- lanes ---------------------------------------------------------------------------------------
@@ -254,25 +236,24 @@ def _records_page(
     return Page(page.items, page.before, page.after, page.damaged)
 
 
-def _passes(reader: PagedReader, wanted: Filter, now: datetime, record: Record) -> bool:
+def _passes(look: Lookups, wanted: Filter, now: datetime, record: Record) -> bool:
     """Whether a record passes; what it does not hold itself is read only if the filter asks."""
     if isinstance(record, ApprovalRecord):
-        key = effect_key_of(reader, record.approval_id) if wanted.needs_key else None
+        key = look.effect_key(record.approval_id) if wanted.needs_key else None
         return wanted.matches(record, effect_key=key, now=now)
-    action = None
-    if wanted.needs_action:
-        action = find_action(reader, record.action_id, record.effect_key)
+    action = look.action(record) if wanted.needs_action else None
     return wanted.matches(record, action=action, now=now)
 
 
 def _expired_lane(
     reader: PagedReader, now: datetime, limit: int, wanted: Filter | None
 ) -> LanePage:
+    look = lookups(reader)
     page = _expired_page(reader, now, limit)
     records = page.items
     if wanted is not None:
-        records = tuple(item for item in records if _passes(reader, wanted, now, item))
-    rows = _rows(reader, Lane.EXPIRED, records)
+        records = tuple(item for item in records if _passes(look, wanted, now, item))
+    rows = _rows(look, Lane.EXPIRED, records)
     return LanePage(Lane.EXPIRED, rows, None, None, page.damaged, ends=True)
 
 
@@ -307,17 +288,18 @@ def _expired_count(reader: PagedReader, status: ApprovalStatus, now: datetime) -
 # --- rows ----------------------------------------------------------------------------------------
 
 
-def _rows(reader: PagedReader, lane: Lane, records: Iterable[Record]) -> tuple[InboxRow, ...]:
+def _rows(look: Lookups, lane: Lane, records: Iterable[Record]) -> tuple[InboxRow, ...]:
     return tuple(
-        _request_row(reader, lane, record)
+        _request_row(look, lane, record)
         if isinstance(record, ApprovalRecord)
-        else _effect_row(reader, lane, record)
+        else _effect_row(look, lane, record)
         for record in records
     )
 
 
-def _request_row(reader: PagedReader, lane: Lane, record: ApprovalRecord) -> InboxRow:
-    effect_key = effect_key_of(reader, record.approval_id)
+def _request_row(look: Lookups, lane: Lane, record: ApprovalRecord) -> InboxRow:
+    effect_key = look.effect_key(record.approval_id)
+    hashes = frozenset[str]() if effect_key is None else look.asked_about(effect_key)
     return InboxRow(
         lane=lane,
         item_id=record.approval_id,
@@ -326,41 +308,19 @@ def _request_row(reader: PagedReader, lane: Lane, record: ApprovalRecord) -> Inb
         action=action_of_request(record.request.action, record.action_hash),
         effect_key=effect_key,
         approval=record,
-        asked_again=_asked_again(reader, record, effect_key),
-        refused=_refused(reader, record) if lane is Lane.UNSPENT else None,
+        asked_again=bool(hashes - {record.action_hash}),
+        refused=look.refused(record) if lane is Lane.UNSPENT else None,
     )
 
 
-def _effect_row(reader: PagedReader, lane: Lane, record: EffectRecord) -> InboxRow:
+def _effect_row(look: Lookups, lane: Lane, record: EffectRecord) -> InboxRow:
     lapsed = lane is Lane.LAPSED
     return InboxRow(
         lane=lane,
         item_id=record.effect_key,
         since=record.updated_at,
         until=record.lease_expires_at if lapsed else None,
-        action=find_action(reader, record.action_id, record.effect_key),
+        action=look.action(record),
         effect_key=record.effect_key,
         effect=record,
     )
-
-
-def _asked_again(reader: PagedReader, record: ApprovalRecord, effect_key: str | None) -> bool:
-    if effect_key is None:
-        return False
-    asked = requests_about(reader, effect_key, look_back=_LOOK_BACK)
-    return any(event.data.get("action_hash") != record.action_hash for event in asked)
-
-
-def _refused(reader: PagedReader, record: ApprovalRecord) -> RefusedPresentation | None:
-    """The last time that somebody presented a grant and was refused."""
-    refusals = reader.events_page(
-        limit=1, approval_id=record.approval_id, types=_PRESENTED_IN_VAIN
-    ).items
-    if (
-        not refusals
-        or record.granted_at is None
-        or refusals[-1].ts < to_millisecond(record.granted_at)
-    ):
-        return None
-    reason = refusals[-1].data.get("reason")
-    return RefusedPresentation(refusals[-1].ts, str(reason))

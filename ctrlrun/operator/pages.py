@@ -76,6 +76,15 @@ def paged(store: StateReader) -> PagedReader:
     return cast("PagedReader", store if hasattr(store, "events_page") else SingleCallReader(store))
 
 
+def is_indexed(reader: PagedReader) -> bool:
+    """Whether a read by key costs what it finds, and not the store: our indexes are there.
+
+    A store of our own says so itself; any other is taken at its word that it has pages.
+    """
+    said = getattr(reader, "is_indexed", None)
+    return said is None or bool(said())
+
+
 class SingleCallReader:
     """Pages over a store that only offers whole lists; each page costs the list.
 
@@ -189,6 +198,10 @@ class SingleCallReader:
     def change_token(self) -> object:
         """Equal to an earlier one as long as the evidence did not grow."""
         return len(self._store.events()), len(self._store.receipts())
+
+    def is_indexed(self) -> bool:
+        """Every page costs the list."""
+        return False
 
     def close(self) -> None:
         """The store belongs to whoever opened it."""

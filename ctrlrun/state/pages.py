@@ -58,6 +58,12 @@ class PageReads(Reads):
         with self._sessions.current() as session:
             return session.token()
 
+    def is_indexed(self) -> bool:
+        """Whether a read by key costs what it finds; on a store without our indexes, the store."""
+        with self._sessions.current() as session:
+            indexed: bool = session.is_indexed()
+            return indexed
+
     def _page(
         self,
         listing: Listing,

@@ -104,6 +104,10 @@ class Session(ABC):
     def token(self) -> object:
         """A value that is another one after a commit of any process."""
 
+    def is_indexed(self) -> bool:
+        """Whether the indexes that make a read by key cheap are there."""
+        return True
+
     def row(self, sql: str, values: Values = ()) -> Row | None:
         """The first row of a read that finds one at most."""
         rows = self.rows(sql, values)

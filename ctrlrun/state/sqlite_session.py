@@ -34,6 +34,14 @@ Check = Callable[[sqlite3.Connection, Identity | None], None]
 
 _serials = count(1)
 
+_KEY_INDEXES = (
+    "x_events_by_action",
+    "x_events_by_effect",
+    "x_events_by_approval",
+    "x_receipts_by_action",
+    "x_receipts_by_effect",
+)
+
 
 def open_connection(uri: str) -> sqlite3.Connection:
     """A connection in autocommit, without a busy handler of its own: `patiently` waits."""
@@ -141,6 +149,15 @@ class SQLiteSession(Session):
             self.connect()
         version = self.rows("PRAGMA data_version")[0][0]
         return (identity, self._serial, version, self.connection.total_changes)
+
+    def is_indexed(self) -> bool:
+        """Looks each time: a writer may add them while a reader is open."""
+        marks = ", ".join("?" * len(_KEY_INDEXES))
+        found = self.rows(
+            f"SELECT COUNT(*) FROM sqlite_master WHERE type = 'index' AND name IN ({marks})",
+            _KEY_INDEXES,
+        )
+        return bool(found[0][0] == len(_KEY_INDEXES))
 
     # --- transactions ----------------------------------------------------------------------------
 

@@ -11,7 +11,17 @@ import pytest
 
 import ctrlrun.operator as operator
 from ctrlrun.errors import ApprovalMismatch, SchemaMismatch, StoreNotFound
-from ctrlrun.operator import Desk, Lane, ReadingDesk, inspection_for, lane_page
+from ctrlrun.operator import (
+    Desk,
+    Lane,
+    ReadingDesk,
+    RowKind,
+    approve,
+    inspection_for,
+    is_indexed,
+    lane_page,
+    parse,
+)
 from ctrlrun.state.location import StoreLocation, locate
 from tests.lib.operator.helpers import Clock, Hears, Scene, sqlite_store
 
@@ -112,6 +122,36 @@ def extensions(path: Path) -> int:
         ).fetchone()
     raw.close()
     return int(count)
+
+
+def test_a_store_without_our_indexes_shows_the_same_lanes_in_few_reads(
+    scene: Scene, location: StoreLocation, tmp_path: Path
+) -> None:
+    for name in ("a", "b", "a"):
+        scene.ask(scene.refund(200000, name))
+    scene.ask(scene.refund(300000, "a"))
+    granted = scene.ask(scene.refund(200000, "c"))
+    approve(scene.store, granted, "cli:a", clock=scene.clock)
+    scene.call(scene.refund(400000, "c"), approval=granted)
+    scene.lose_reply(scene.refund(100, "d"))
+    now = scene.clock()
+    wanted = parse("key:refund:a", RowKind.INBOX, now=now)
+
+    def lanes() -> list[object]:
+        reader: Any = ReadingDesk(location, clock=scene.clock).reader()
+        try:
+            filtered = lane_page(reader, Lane.WAITING, now, limit=10, wanted=wanted).rows
+            assert len(filtered) == 3
+            return [is_indexed(reader), *(lane_page(reader, lane, now, limit=10) for lane in Lane)]
+        finally:
+            reader.close()
+
+    indexed = lanes()
+    scene.store.close()
+    drop_extensions(tmp_path / "state.db")
+    plain = lanes()
+    assert (indexed[0], plain[0]) == (True, False)
+    assert plain[1:] == indexed[1:]
 
 
 @pytest.mark.parametrize("extend", [False, True])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +28,7 @@ from ctrlrun.operator import (
     resolve,
 )
 from ctrlrun.policy import Policy
-from ctrlrun.receipt import Receipt
+from ctrlrun.receipt import Event, EventType, Receipt
 from tests.lib.operator.helpers import POLICY, Clock, Scene, sqlite_store
 
 PLAIN_POLICY = """
@@ -232,6 +234,46 @@ def test_refusals_of_an_earlier_attempt_do_not_count(scene: Scene) -> None:
     record = scene.store.get_effect("refund:txn_1")
     found = effect_facts(scene.store, record, scene.clock())
     assert (found.refusals.count, found.refusals.last_at) == (0, None)
+
+
+def test_an_agent_that_retries_all_night_makes_no_card_slow(scene: Scene) -> None:
+    scene.lose_reply(scene.refund(100))
+    for number in range(1_100):
+        refused = Event(
+            EventType.EFFECT_RESERVATION_REFUSED,
+            f"act_{number}",
+            scene.clock(),
+            {"reason": "ambiguous"},
+            "refund:txn_1",
+        )
+        scene.store.append_event(refused)
+    counting = CountsRows(scene.store)
+    record = scene.store.get_effect("refund:txn_1")
+    found = effect_facts(counting, record, scene.clock())  # type: ignore[arg-type]
+    assert (found.refusals.count, found.refusals.more) == (1_000, True)
+    assert not found.timeline.complete
+    assert counting.rows < 1_500
+    request = scene.store.get_approval(scene.ask(scene.refund(200000)))
+    counting.rows = 0
+    approval_facts(counting, request, PolicyView(scene.policy), scene.clock())  # type: ignore[arg-type]
+    assert counting.rows < 1_500
+
+
+class CountsRows:
+    """A reader that counts the rows that its pages hand out."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.rows = 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return partial(self._page, found) if name.endswith("_page") else found
+
+    def _page(self, read: Any, **options: Any) -> Any:
+        page = read(**options)
+        self.rows += len(page.items)
+        return page
 
 
 def test_the_answer_of_a_hook_is_told(scene: Scene) -> None:
