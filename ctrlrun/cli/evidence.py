@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
 from ctrlrun.cli.lines import event_fields, receipt_fields
-from ctrlrun.cli.listing import Listing, follow_list, print_list
+from ctrlrun.cli.listing import Listing, print_list
 from ctrlrun.cli.options import json_option, reading_desk, store_option, text
 from ctrlrun.cli.verifying import head_option, print_chain
 from ctrlrun.clock import utc_now
 from ctrlrun.errors import FilterError
-from ctrlrun.operator.filter import Filter, RowKind, parse
+from ctrlrun.operator.desk import ReadingDesk
 from ctrlrun.receipt import Event, Receipt
+
+if TYPE_CHECKING:
+    from ctrlrun.operator.filter import Filter
+
+T = TypeVar("T")
 
 last_option = click.option(
     "--last", type=click.IntRange(min=1), metavar="N", help="Only the last N of them."
@@ -71,7 +76,7 @@ def receipts(
     if verify_chain:
         print_chain(context, desk, expect_head, as_json=as_json)
         return
-    wanted = _parsed(filter_text, RowKind.RECEIPTS)
+    wanted = _parsed(filter_text, "receipts")
     listing = Listing(
         page=lambda reader: partial(reader.receipts_page, **_pushed(wanted, control=control)),
         keep=_keeps(wanted, control),
@@ -82,10 +87,7 @@ def receipts(
         nothing=_no_receipts(wanted, control),
         columns=True,
     )
-    if following:
-        follow_list(listing, desk, last, as_json=as_json)
-    else:
-        print_list(listing, desk, last, as_json=as_json)
+    _run(listing, desk, last, following=following, as_json=as_json)
 
 
 @click.command(short_help="List events, or follow them.")
@@ -106,7 +108,7 @@ def events(
     With --follow and no --last only new ones are printed.
     """
     desk = reading_desk(store_url)
-    wanted = _parsed(filter_text, RowKind.EVENTS)
+    wanted = _parsed(filter_text, "events")
     listing = Listing(
         page=lambda reader: partial(reader.events_page, **_pushed(wanted)),
         keep=None if wanted is None else wanted.matches,
@@ -116,17 +118,28 @@ def events(
         fields=event_fields,
         nothing="no events yet" if wanted is None else "no events match",
     )
+    _run(listing, desk, last, following=following, as_json=as_json)
+
+
+def _run(
+    listing: Listing[T], desk: ReadingDesk, last: int | None, *, following: bool, as_json: bool
+) -> None:
     if following:
+        # Watching files costs a plain list nothing.
+        from ctrlrun.cli.following import follow_list
+
         follow_list(listing, desk, last, as_json=as_json)
     else:
         print_list(listing, desk, last, as_json=as_json)
 
 
-def _parsed(filter_text: str | None, kind: RowKind) -> Filter | None:
+def _parsed(filter_text: str | None, kind: Literal["receipts", "events"]) -> Filter | None:
     if filter_text is None:
         return None
+    from ctrlrun.operator.filter import RowKind, parse
+
     try:
-        return parse(filter_text, kind, now=utc_now())
+        return parse(filter_text, RowKind(kind), now=utc_now())
     except FilterError as error:
         raise click.BadParameter(str(error), param_hint="--filter") from None
 

@@ -1,4 +1,4 @@
-"""Printing lists: page by page, whole or only the end, as lines or JSON, and on as new rows come."""
+"""Printing lists: page by page, whole or only the end, as lines or JSON."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ctrlrun.cli.output import Output, note
 from ctrlrun.errors import DamagedRow
 from ctrlrun.operator.desk import ReadingDesk
-from ctrlrun.operator.feed import Feed, FeedBatch, follow
 from ctrlrun.operator.pages import ReadsPages
 from ctrlrun.state import Damage, Page, PagedReader
 from ctrlrun.state.page import START
 from ctrlrun.text import inert
+
+if TYPE_CHECKING:
+    from ctrlrun.operator.feed import FeedBatch
 
 T = TypeVar("T")
 
@@ -50,44 +52,19 @@ def print_list(
     Raises DamagedRow, after all the others, when rows could not be read.
     """
     with closing(desk.reader()) as reader:
-        damaged = _print_stored(listing, reader, last, as_json=as_json).damage
+        damaged = print_stored(listing, reader, last, as_json=as_json).damage
     if damaged is not None:
         raise damaged
 
 
-def follow_list(listing: Listing[T], desk: ReadingDesk, last: int | None, *, as_json: bool) -> None:
-    """Print the last rows, if any are asked for, then each new one as it comes, until interrupted.
-
-    Trouble with the store is said on standard error, and it goes on when that is over.
-    """
-    assert listing.fresh is not None
-    out = Output()
-    with closing(desk.reader()) as reader:
-        feed = Feed(desk, desk.events_path, receipts=True)
-        feed.poll()  # from here on nothing is missed; what came before is listed
-        listed = None
-        if last is not None:
-            listed = _print_stored(listing, reader, last, as_json=as_json)
-    if listed is not None and listed.damage is not None:
-        note(inert(str(listed.damage)))
-    out.flush()
-    trouble = _Trouble()
-    newest = None if listed is None else listed.newest
-    for batch in follow(feed):
-        rows = [row for row in listing.fresh(batch) if _is_new(listing, row, newest)]
-        _print(listing, out, rows, as_json=as_json)
-        out.flush()
-        trouble.say(batch)
-
-
-def _print_stored(
+def print_stored(
     listing: Listing[T], reader: PagedReader, last: int | None, *, as_json: bool
-) -> _Walk[T]:
+) -> Walk[T]:
     """Print rows of the store; the walk that ended."""
     out = Output()
-    walk = _Walk(listing.page(reader), listing.keep)
+    walk = Walk(listing.page(reader), listing.keep)
     for rows in walk.pages() if last is None else walk.last(last):
-        _print(listing, out, rows, as_json=as_json)
+        print_rows(listing, out, rows, as_json=as_json)
         if rows:
             walk.newest = rows[-1]
     if walk.newest is None and walk.damage is None:
@@ -96,7 +73,8 @@ def _print_stored(
     return walk
 
 
-def _print(listing: Listing[T], out: Output, rows: Sequence[T], *, as_json: bool) -> None:
+def print_rows(listing: Listing[T], out: Output, rows: Sequence[T], *, as_json: bool) -> None:
+    """Print some rows of a list."""
     if as_json:
         for row in rows:
             out.json(listing.document(row))
@@ -107,17 +85,7 @@ def _print(listing: Listing[T], out: Output, rows: Sequence[T], *, as_json: bool
             out.row(*listing.fields(row))
 
 
-def _is_new(listing: Listing[T], row: T, newest: T | None) -> bool:
-    """Whether a row passes the filter and was not listed already."""
-    if listing.keep is not None and not listing.keep(row):
-        return False
-    if newest is None or listing.position is None:
-        return True
-    listed, position = listing.position(newest), listing.position(row)
-    return listed is None or position is None or position > listed
-
-
-class _Walk(Generic[T]):
+class Walk(Generic[T]):
     """One walk over a list, which passes over what cannot be read.
 
     `newest` is the last row that was printed, `damage` the error about the rows passed over.
@@ -169,26 +137,3 @@ class _Walk(Generic[T]):
         if self._keep is None:
             return page.items
         return tuple(item for item in page.items if self._keep(item))
-
-
-class _Trouble:
-    """What a follower is told beside the rows, each thing once."""
-
-    def __init__(self) -> None:
-        self._before = FeedBatch()
-
-    def say(self, batch: FeedBatch) -> None:
-        """Say on standard error what is new."""
-        before, self._before = self._before, batch
-        for sentence in batch.notices:
-            note(inert(sentence))
-        if batch.unparseable > before.unparseable:
-            note(f"lines of the events file that cannot be read: {batch.unparseable}")
-        if batch.damaged > before.damaged:
-            note(f"rows of the store that cannot be read: {batch.damaged}")
-        if batch.store_replaced:
-            note("the store was replaced: what follows is from another one")
-        if batch.error is not None and before.error is None:
-            note("the store cannot be read, trying again: " + inert(batch.error.message))
-        if batch.error is None and before.error is not None:
-            note("the store can be read again")
