@@ -275,14 +275,13 @@ def _apply(
     ledger: str,
     record: str,
 ) -> None:
-    recorded = tuple(look(connection).recorded)
     try:
         for statement in (ledger, *step.statements):
             connection.execute(statement)
         stamp = column_timestamp(clock())
         connection.execute(record, (step.id, stamp, schema.ctrlrun_version()))
     except sqlite3.Error as error:
-        raise schema.failed(step.id, error, recorded, where) from error
+        raise schema.failed(step.id, error, look(connection).recorded, where) from error
 
 
 def _next_migration(
