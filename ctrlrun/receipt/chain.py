@@ -158,6 +158,16 @@ class ChainWalk:
         self._unchained = 0
         self._runs = _Runs()
 
+    @property
+    def last_seq(self) -> int:
+        """The place of the last chained receipt that was walked over; 0 before the first."""
+        return self._last_seq
+
+    @property
+    def breaks(self) -> tuple[ChainBreak, ...]:
+        """What was found broken so far, heads and unchained receipts left out."""
+        return tuple(self._breaks)
+
     def report(self, store: ChainReader | ReceiptsReader) -> ChainReport:
         """Read what has not been read yet, and report on the whole walk."""
         reader = _reader(store)

@@ -58,8 +58,10 @@ class RowPage:
 class RowSource(Protocol):
     """The rows of one list, under one filter and order."""
 
-    immutable: bool
-    """Whether rows never change nor leave: then only what is new at an end is read again."""
+    @property
+    def immutable(self) -> bool:
+        """Whether rows never change nor leave: then only what is new at an end is read again."""
+        ...
 
     def fetch(self, reader: PagedReader, place: Place, limit: int, now: datetime) -> RowPage:
         """One page, read whole. Called in a worker thread."""
