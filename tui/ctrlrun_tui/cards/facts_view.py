@@ -348,11 +348,8 @@ def effect_about(facts: EffectFacts, glyphs: Glyphs) -> tuple[Fact | Prose, ...]
 
 def _effect_about(facts: EffectFacts, glyphs: Glyphs) -> Iterator[Fact | Prose]:
     error = facts.record.error
-    yield Fact(
-        "error",
-        line(glyphs.said(error) if error else Span("none recorded", Role.QUIET)),
-        whole=True,
-    )
+    told = _sentence(glyphs.said(error)) if error else line(Span("none recorded", Role.QUIET))
+    yield Fact("error", told, whole=True)
     yield Fact("retries", line(refusals_text(facts)), _asked_remark(facts.answers), whole=True)
     yield Fact("a retry now", _sentence(glyphs.said(facts.retry_now)), whole=True)
     for answer in facts.answers:

@@ -272,6 +272,7 @@ class FactsCard(Overlay[None]):
             self.query_one("#consequence", Block).show(self.consequence())
         self.query_one("#cancel", Cancel).say(self.leave_word())
         self.renew_ask()
+        self.renew_frame()
         self.call_after_refresh(self.renew_more)
 
     def show_rim(self, now: datetime) -> None:

@@ -15,7 +15,7 @@ from ctrlrun.effect import EffectState
 from ctrlrun.operator import Desk, EffectFacts, effect_facts, effect_standing
 from ctrlrun.operator.wording import clock_text, span_text
 from ctrlrun.state import PagedReader
-from ctrlrun_tui.actions import RESOLVE
+from ctrlrun_tui.actions import RESOLVE, Action
 from ctrlrun_tui.cards.base import VIA, Answer, Card
 from ctrlrun_tui.cards.facts_view import (
     effect_about,
@@ -117,6 +117,8 @@ class ResolveCard(Card):
         return line(Span(f"AMBIGUOUS for {span_text(now - facts.record.updated_at)}", Role.NEEDS))
 
     def consequence(self) -> Sequence[Line]:
+        if self.over is not None:
+            return [()]
         cursor = self.console_app.glyphs.cursor
         lines: list[Line] = [()]
         for number, choice in enumerate(Choice, 1):
@@ -205,6 +207,11 @@ class ResolveCard(Card):
         return write
 
     # --- actions ---------------------------------------------------------------------------------
+
+    def off(self, action: Action) -> str | None:
+        if self.over is not None and action.name.startswith("choose_"):
+            return "there is nothing left to resolve"
+        return super().off(action)
 
     def do_choose_committed(self) -> None:
         """It happened."""

@@ -62,7 +62,7 @@ class ReviewCard(RequestCard):
         return "Close" if self.is_done else "Stop"
 
     def off(self, action: Action) -> str | None:
-        if self.is_done and action.name in ("no", "skip"):
+        if self.is_done and action.name in ("no", "skip", "card_whole"):
             return "the review is over"
         if action.name == "no" and self.over is not None:
             return "there is nothing left to deny; s goes on"

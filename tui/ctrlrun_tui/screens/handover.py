@@ -118,6 +118,7 @@ class HandoverScreen(Overlay[None]):
             line("Hand-over", Span(f"  {answers} answered  {is_open} open", Role.QUIET))
         )
         self.page.show(message.handover)
+        self.renew_frame()
 
     def on_tick(self, now: datetime) -> None:
         """Ages go on."""
@@ -143,10 +144,12 @@ class HandoverScreen(Overlay[None]):
     def do_down(self) -> None:
         """The next answer, or the next line."""
         self.page.move(1)
+        self.renew_frame()
 
     def do_up(self) -> None:
         """The answer before, or the line before."""
         self.page.move(-1)
+        self.renew_frame()
 
     def do_page_down(self) -> None:
         """On by a screen."""

@@ -9,9 +9,10 @@ from textual import events
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ctrlrun.operator.wording import clock_text, short_id
+from ctrlrun.operator import InboxRow, Lane, SeenAction
+from ctrlrun.operator.wording import clock_text, left_text, short_id, span_text
 from ctrlrun_tui.cards.sheet import lay
-from ctrlrun_tui.data.handover import NO_COMMAND, Given, Handover, open_text, result_text
+from ctrlrun_tui.data.handover import NO_COMMAND, Given, Handover, result_text
 from ctrlrun_tui.data.models import BLANK, Fact, Line, Prose, Role, Span, line
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.services import services
@@ -144,16 +145,30 @@ def _pieces(
         title = line(Span(f"{lane.title}: {lane.count}", Role.NEEDS))
         yield [BLANK, Prose(title)], None
         for row in lane.rows:
-            what, age = open_text(row, now)
-            yield [Fact("", line(glyphs.said(what)), line(Span(age, Role.QUIET)), whole=True)], None
+            yield [_open_fact(row, now, glyphs)], None
         rest = lane.count - len(lane.rows)
         if rest > 0:
             yield [Prose(line(Span(f"and {rest} more", Role.QUIET)))], None
     ends = handover.expires_next
     if ends is not None and ends.until is not None:
-        what, _ = open_text(ends, now)
-        until = Span(clock_text(ends.until), Role.QUIET)
-        yield [BLANK, Fact("next to end", line(glyphs.said(what)), line(until), whole=True)], None
+        until = Span(f"at {clock_text(ends.until)}", Role.QUIET)
+        value = line(_item_text(ends.action, ends.item_id, glyphs))
+        yield [BLANK, Fact("next to end", value, line(until), whole=True)], None
+
+
+def _open_fact(row: InboxRow, now: datetime, glyphs: Glyphs) -> Fact:
+    """Age first, as in the inbox."""
+    left = left_text(row.until, now) if row.lane in (Lane.WAITING, Lane.UNSPENT) else ""
+    remark = line(Span(left if left == "EXPIRED" else f"{left} left", Role.QUIET)) if left else ()
+    value = line(_item_text(row.action, row.item_id, glyphs))
+    return Fact(span_text(now - row.since).rjust(8), value, remark, whole=True)
+
+
+def _item_text(action: SeenAction | None, item: str, glyphs: Glyphs) -> str:
+    shown = glyphs.said(short_id(item, ellipsis=glyphs.middle))
+    if action is None:
+        return shown
+    return f"{glyphs.said(action.name)} by {glyphs.said(action.principal.agent)}, {shown}"
 
 
 def _given_facts(given: Given, glyphs: Glyphs) -> list[Fact | Prose]:
