@@ -270,15 +270,15 @@ def retry_now(record: EffectRecord, now: datetime) -> str:
 
 def _refusals(newest: Sequence[Event], record: EffectRecord) -> Refusals:
     """The attempts refused since this attempt reserved the key."""
-    times: list[datetime] = []
-    for event in reversed(newest):
-        if event.type == EventType.EFFECT_RESERVED and event.action_id == record.action_id:
-            break
-        if event.type == EventType.EFFECT_RESERVATION_REFUSED:
-            times.append(event.ts)
-    else:
-        return Refusals(len(times), len(newest) >= _LOOK_BACK, times[0] if times else None)
-    return Refusals(len(times), False, times[0] if times else None)
+    reserved = [
+        place
+        for place, event in enumerate(newest)
+        if event.type == EventType.EFFECT_RESERVED and event.action_id == record.action_id
+    ]
+    since = newest[reserved[-1] :] if reserved else newest
+    refused = [event.ts for event in since if event.type == EventType.EFFECT_RESERVATION_REFUSED]
+    more = not reserved and len(newest) >= _LOOK_BACK
+    return Refusals(len(refused), more, refused[-1] if refused else None)
 
 
 def _answers(newest: Sequence[Event]) -> tuple[HookAnswer, ...]:

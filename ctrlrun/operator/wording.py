@@ -85,7 +85,14 @@ def short_hash(digest: str, *, ellipsis: str = "…") -> str:
 
 def json_text(value: Any) -> str:
     """A value in JSON, keys sorted and non-ASCII as it is: `"1"` does not look like `1`."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(", ", ": "))
+    return json.dumps(
+        value, ensure_ascii=False, sort_keys=True, separators=(", ", ": "), default=_as_json
+    )
+
+
+def _as_json(value: object) -> object:
+    """Frozen mappings, as actions hold them, are mappings too."""
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def data_text(data: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from types import MappingProxyType
 
 import pytest
 
@@ -79,4 +80,5 @@ def test_ids_and_hashes_keep_both_ends() -> None:
 
 def test_values_are_shown_in_json() -> None:
     assert json_text("1") == '"1"'
+    assert json_text(MappingProxyType({"x": (MappingProxyType({}),)})) == '{"x": [{}]}'
     assert json_text({"b": [1, None], "a": "é"}) == '{"a": "é", "b": [1, null]}'
