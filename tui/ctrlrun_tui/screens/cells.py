@@ -10,7 +10,6 @@ from datetime import datetime
 from ctrlrun.effect import EffectRecord, EffectState
 from ctrlrun.operator import SeenAction
 from ctrlrun.operator.telling import telling_arguments
-from ctrlrun.operator.wording import left_text
 from ctrlrun_tui.data.models import Line, Role, Span
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.widgets.strips import width_of
@@ -33,7 +32,7 @@ _NEEDS_YOU = frozenset({"waiting", AMBIGUOUS, LAPSED})
 def state_line(sign: str, word: str, glyphs: Glyphs) -> Line:
     """A state by its sign and word; `sign` is the name of a glyph."""
     role = Role.NEEDS if sign in ("waiting", "ambiguous", "lapsed") else Role.VALUE
-    word_role = Role.NEEDS if word in _NEEDS_YOU or word.startswith("soon") else Role.VALUE
+    word_role = Role.NEEDS if word in _NEEDS_YOU else Role.VALUE
     return (Span(f"{getattr(glyphs, sign)} ", role), Span(word, word_role))
 
 
@@ -46,25 +45,28 @@ def effect_state(record: EffectRecord, now: datetime) -> tuple[str, str]:
     return record.state.value, record.state.value
 
 
-def countdown_line(sign: str, until: datetime, now: datetime, glyphs: Glyphs) -> Line:
-    """A sign and the time left; past its end a request is EXPIRED, whatever its table says."""
-    left = left_text(until, now)
-    return state_line("expired" if left == "EXPIRED" else sign, left, glyphs)
-
-
 # --- arguments -----------------------------------------------------------------------------------
 
 
-def arguments_line(action: SeenAction | None, glyphs: Glyphs, *marks: str) -> Line:
-    """The most telling arguments, and marks that are never left out."""
-    if action is None:
-        return (Span("not recorded", Role.QUIET), *(Span(mark, Role.NEEDS) for mark in marks))
-    values = (glyphs.cut(glyphs.said(text), LONGEST_VALUE) for text in _told(action))
-    return (*map(Span, values), *(Span(mark, Role.NEEDS) for mark in marks))
+def arguments_line(
+    action: SeenAction | None, effect_key: str | None, glyphs: Glyphs, *marks: str
+) -> Line:
+    """The most telling arguments, and marks that are never left out.
+
+    Of a call that left its arguments nowhere the effect key tells most.
+    """
+    told = telling_arguments(action.arguments) if action is not None else (effect_key or "",)
+    return (
+        *(Span(short_value(text, glyphs)) for text in told),
+        *(Span(mark, Role.NEEDS) for mark in marks),
+    )
 
 
-def _told(action: SeenAction) -> tuple[str, ...]:
-    return telling_arguments(action.arguments)
+def short_value(text: str, glyphs: Glyphs) -> str:
+    """Somebody else's text, however long it is, for a cell."""
+    if len(text) > 4 * LONGEST_VALUE:  # what is cut away anyway need not be made safe
+        text = text[: 2 * LONGEST_VALUE] + text[-2 * LONGEST_VALUE :]
+    return glyphs.cut(glyphs.said(text), LONGEST_VALUE)
 
 
 def cut_values(cell: Line, width: int, glyphs: Glyphs) -> Line:

@@ -69,9 +69,10 @@ def _grouped(entries: Iterable[Entry], *, whole: bool) -> Iterator[list[Entry]]:
 
 
 def _goes_on(before: Entry, entry: Entry) -> bool:
-    told_alone = (EntryKind.SILENCE, EntryKind.LOST)
-    if before.kind in told_alone or entry.kind in told_alone:
+    if EntryKind.SILENCE in (before.kind, entry.kind) or entry.kind is EntryKind.LOST:
         return False
+    if before.kind is EntryKind.LOST:
+        return entry.kind is EntryKind.RECEIPT and action_of(before) == action_of(entry)
     same_second = before.at.replace(microsecond=0) == entry.at.replace(microsecond=0)
     return same_second and action_of(before) == action_of(entry)
 
@@ -90,13 +91,32 @@ def _silence_line(entry: Entry) -> Fact:
 
 
 def _line(group: list[Entry], remark: Line, glyphs: Glyphs, *, whole: bool) -> Fact:
-    label = clock_text(group[0].at)
-    if group[0].kind is EntryKind.LOST:
-        text = lost_text(group[0], glyphs, whole=whole)
-        sign = (Span(glyphs.ambiguous, Role.NEEDS),)
-        return Fact(label, words(text, Role.NEEDS), remark, sign, whole=True)
-    text = ", ".join(_entry_text(entry, glyphs, whole=whole) for entry in group)
-    return Fact(label, words(text), remark, _sign(group, glyphs), whole=True)
+    texts = [_entry_text(entry, glyphs, whole=whole) for entry in group]
+    if len(group) > 1:
+        texts = [_in_a_sentence(entry, text) for entry, text in zip(group, texts, strict=True)]
+    text = ", ".join(filter(None, texts))
+    is_lost = group[0].kind is EntryKind.LOST
+    role = Role.NEEDS if is_lost else Role.VALUE
+    sign = (Span(glyphs.ambiguous, Role.NEEDS),) if is_lost else _sign(group, glyphs)
+    return Fact(clock_text(group[0].at), words(text, role), remark, sign, whole=True)
+
+
+def _in_a_sentence(entry: Entry, text: str) -> str:
+    """What an entry adds to those beside it: that it was proposed goes without saying."""
+    if entry.receipt is not None:
+        return "receipt"
+    event = entry.event
+    if entry.kind is EntryKind.LOST or event is None:
+        return text
+    match event.type:
+        case EventType.ACTION_PROPOSED:
+            return ""
+        case EventType.POLICY_EVALUATED:
+            return text.removeprefix("policy ")
+        case EventType.EFFECT_RESERVED:
+            return text.partition(" reserved")[0]
+        case _:
+            return text
 
 
 def _sign(group: list[Entry], glyphs: Glyphs) -> Line:
@@ -135,6 +155,8 @@ def words(text: str, role: Role = Role.VALUE) -> Line:
 
 
 def _entry_text(entry: Entry, glyphs: Glyphs, *, whole: bool) -> str:
+    if entry.kind is EntryKind.LOST:
+        return lost_text(entry, glyphs, whole=whole)
     if entry.event is not None:
         return event_text(entry.event, glyphs, whole=whole)
     assert entry.receipt is not None
@@ -144,9 +166,8 @@ def _entry_text(entry: Entry, glyphs: Glyphs, *, whole: bool) -> str:
 def lost_text(entry: Entry, glyphs: Glyphs, *, whole: bool = False) -> str:
     """The point from which nobody knows what happened."""
     if entry.event is None:
-        return "AMBIGUOUS: the lease ran out and nothing was heard"
-    said = _Said(entry.event.data, glyphs, whole=whole)
-    return f"AMBIGUOUS: the reply was lost{said.after(': ', 'error')}"
+        return "the lease ran out and nothing was heard"
+    return f"reply lost{_Said(entry.event.data, glyphs, whole=whole).after(': ', 'error')}"
 
 
 def receipt_text(receipt: Receipt, glyphs: Glyphs) -> str:

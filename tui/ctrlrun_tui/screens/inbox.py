@@ -1,0 +1,245 @@
+"""The inbox: what needs a human now, and what became of what was answered.
+
+What stands in which lane is the operator room's to say; here is how it looks, which key is off
+for a row and why, and that the clock alone can move an item.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timedelta
+
+from ctrlrun.approval import ApprovalStatus
+from ctrlrun.operator import (
+    Filter,
+    InboxCounts,
+    InboxRow,
+    Lane,
+    RowKind,
+    approval_facts,
+    effect_document,
+    effect_facts,
+    inbox_counts,
+    parse,
+    request_document,
+    request_standing,
+)
+from ctrlrun.operator.inbox import hidden_count
+from ctrlrun.operator.wording import clock_text
+from ctrlrun.state import PagedReader
+from ctrlrun_tui.actions import INBOX, Action
+from ctrlrun_tui.data.messages import ViewRead
+from ctrlrun_tui.data.models import Column, Detail, Line, Role, Row, Span
+from ctrlrun_tui.screens.cells import cut_values
+from ctrlrun_tui.screens.details import effect_detail, gone_detail, request_detail
+from ctrlrun_tui.screens.inbox_rows import LANES, InboxRows, age_cell, item_of, left_cell
+from ctrlrun_tui.screens.view import ViewScreen
+from ctrlrun_tui.widgets.strips import MARGIN, width_of
+
+LOOK_AGAIN = timedelta(seconds=5)
+"""How often the lanes are counted although nothing was written: leases end by the clock alone."""
+
+
+class InboxView(ViewScreen, inherit_bindings=False):
+    """View 1."""
+
+    PLACE = INBOX
+    MARKS = True
+    EMPTY = "nothing waits for a human"
+    LANES = LANES
+    # At exactly the widths of 80 and 66 cells the columns stand where docs/console.md draws them.
+    COLUMNS = (
+        Column("age", "age", 5, right=True, clock=age_cell),
+        Column("left", "  left", 11, clock=left_cell),
+        Column("action", "action", 20),
+        Column("arguments", "arguments", 18, flexible=True, drop=3, cut=cut_values),
+        Column("principal", "principal", 13, drop=2),
+        Column("effect", "effect", 28, drop=1),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counted_at: datetime | None = None
+        self._counts_by_clock = False
+
+    # --- what a view says ------------------------------------------------------------------------
+
+    def source(self) -> InboxRows:
+        return InboxRows(self.console_app.glyphs, self._wanted())
+
+    def _wanted(self) -> Filter | None:
+        if not self.filter_text:
+            return None
+        return parse(self.filter_text, RowKind.INBOX, now=self.console_app.clock())
+
+    def check_filter(self, text: str, now: datetime) -> None:
+        parse(text, RowKind.INBOX, now=now)
+
+    def detail(self, reader: PagedReader, row: Row, now: datetime) -> Detail | None:
+        item, glyphs = item_of(row), self.console_app.glyphs
+        if item.approval is None:
+            effect = reader.get_effect(item.item_id)
+            if effect is None:
+                return gone_detail(row.id, item.item_id, glyphs)
+            return effect_detail(row.id, effect_facts(reader, effect, now), glyphs, now)
+        record = reader.get_approval(item.item_id)
+        if record is None:
+            return gone_detail(row.id, item.item_id, glyphs)
+        facts = approval_facts(reader, record, self.console_app.policy, now)
+        standing = request_standing(reader, item.item_id, now)
+        granted = facts.status is ApprovalStatus.GRANTED
+        return request_detail(row.id, facts, standing, item.refused if granted else None, glyphs)
+
+    def view_line(self, reader: PagedReader, now: datetime) -> tuple[Line, Line]:
+        wanted = self._wanted()
+        right: Line = ()
+        if wanted is not None:
+            hidden, more = hidden_count(reader, wanted, now)
+            right = (Span(f"hides {hidden:,}{'+' if more else ''}", Role.NEEDS),)
+        width = self.console_app.size.width - 2 * MARGIN
+        return counts_line(inbox_counts(reader, now), width), right
+
+    def copied(self, row: Row) -> tuple[str, str]:
+        item_id = item_of(row).item_id
+        return item_id, item_id
+
+    def set_filter(self, text: str) -> None:
+        self.list.empty = "nothing matches" if text else self.EMPTY
+        super().set_filter(text)
+
+    def on_resize(self) -> None:
+        super().on_resize()
+        self._read_view()
+
+    # --- time ------------------------------------------------------------------------------------
+
+    def on_tick(self, now: datetime) -> None:
+        """An item whose time ran out stands elsewhere now, although nobody wrote anything."""
+        super().on_tick(now)
+        if any(_ran_out(row, now) for row in self.list.window.rows):
+            self.list.store_changed()
+            self._read_view()
+        elif self._counted_at is None or now - self._counted_at >= LOOK_AGAIN:
+            self._counted_at = now
+            self._counts_by_clock = True
+            self._read_view()
+
+    def on_store_changed(self) -> None:
+        self._counted_at = self.console_app.clock()
+        self._counts_by_clock = False
+        super().on_store_changed()
+
+    def on_view_read(self, message: ViewRead) -> None:
+        """When the counts moved by the clock alone, the rows are read again."""
+        if self._counts_by_clock and message.left != self._left:
+            self.list.store_changed()
+        self._counts_by_clock = False
+        super().on_view_read(message)
+
+    # --- actions ---------------------------------------------------------------------------------
+
+    def off(self, action: Action) -> str | None:
+        reason = super().off(action)
+        row = self.current_row
+        if reason is not None or row is None:
+            return reason
+        item, now = item_of(row), self.console_app.clock()
+        match action.name:
+            case "approve" | "deny":
+                return self._why_not_answered(item, now)
+            case "mark":
+                why = self._why_not_answered(item, now)
+                return (
+                    None if why is None else f"only what can be granted or denied is marked; {why}"
+                )
+            case "resolve":
+                return self._why_not_resolved(item)
+            case _:
+                return None
+
+    def _why_not_answered(self, item: InboxRow, now: datetime) -> str | None:
+        match item.lane:
+            case Lane.WAITING:
+                if item.until is not None and now > item.until:
+                    return f"expired {clock_text(item.until)}, nothing was granted"
+                return None
+            case Lane.EXPIRED:
+                return f"expired {_time(item.until)}"
+            case Lane.UNSPENT:
+                return "it is granted; the agent has not spent it yet"
+            case Lane.AMBIGUOUS:
+                resolve = self.console_app.keys.shown("resolve")
+                return f"nobody asks; {resolve} says what became of it"
+            case Lane.LAPSED:
+                return "nobody asks; the lease ran out without an outcome"
+
+    def _why_not_resolved(self, item: InboxRow) -> str | None:
+        if item.lane is Lane.AMBIGUOUS:
+            return None
+        if item.lane is Lane.LAPSED:
+            return "nothing to answer yet: the next attempt makes it AMBIGUOUS"
+        return "this is a request; only an AMBIGUOUS effect is resolved"
+
+    def do_inspect(self) -> None:
+        """The whole history of the action."""
+        from ctrlrun_tui.screens.inspect import InspectScreen
+
+        row = self.current_row
+        if row is not None:
+            self.app.push_screen(InspectScreen(_action_id(item_of(row))))
+
+    def do_raw(self) -> None:
+        """The record as JSON."""
+        from ctrlrun_tui.screens.paper import JsonPaper
+
+        row = self.current_row
+        if row is not None:
+            item = item_of(row)
+            text = json.dumps(_document(item), ensure_ascii=False, indent=2)
+            self.app.push_screen(JsonPaper(item.item_id, text))
+
+
+def counts_line(counts: InboxCounts, width: int) -> Line:
+    """`Inbox  waiting 4  AMBIGUOUS 1  lapsed 1  unspent 1  expired 0`: empty lanes too.
+
+    The last ones go where it is narrow.
+    """
+    lanes = (
+        ("waiting", counts.waiting, Role.NEEDS),
+        ("AMBIGUOUS", counts.ambiguous, Role.NEEDS),
+        ("lapsed", counts.lapsed, Role.NEEDS),
+        ("unspent", counts.unspent, Role.VALUE),
+        ("expired", counts.expired, Role.VALUE),
+    )
+    line: Line = (Span("Inbox"),)
+    for word, number, role in lanes:
+        longer = (*line, Span(f"  {word} {number:,}", role if number else Role.QUIET))
+        if width_of(longer) > width:
+            break
+        line = longer
+    return line
+
+
+def _ran_out(row: Row, now: datetime) -> bool:
+    """Whether the clock moved an item out of the lane in which it is shown."""
+    item = item_of(row)
+    counts = row.left is None and item.lane in (Lane.WAITING, Lane.UNSPENT)
+    return counts and item.until is not None and now > item.until
+
+
+def _time(moment: datetime | None) -> str:
+    return "" if moment is None else clock_text(moment)
+
+
+def _action_id(item: InboxRow) -> str:
+    if item.approval is not None:
+        return item.approval.request.action.action_id
+    assert item.effect is not None
+    return item.effect.action_id
+
+
+def _document(item: InboxRow) -> dict[str, object]:
+    if item.approval is not None:
+        return request_document(item.approval)
+    assert item.effect is not None
+    return effect_document(item.effect)
