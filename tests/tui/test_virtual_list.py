@@ -29,7 +29,7 @@ from ctrlrun_tui.widgets.virtual_list import Placed, place_columns
 from ctrlrun_tui.widgets.window import MOST_PAGES, Taken, Window
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
-READER = cast(PagedReader, None)
+READER = cast("PagedReader", None)
 
 
 class Numbers:
@@ -391,7 +391,7 @@ class Laned(LanedPages):
 def _laned(lanes: dict[str, list[int]], *, height: int = 8) -> tuple[Window, Laned]:
     window = Window(lanes=LANES, height=height)
     source = Laned(lanes)
-    load(window, cast(Numbers, source))
+    load(window, cast("Numbers", source))
     return window, source
 
 
@@ -410,13 +410,13 @@ def test_lanes_are_read_through_in_both_directions() -> None:
     seen = [window.cursor]
     while window.cursor != whole[-1]:
         window.move(1)
-        load(window, cast(Numbers, source))
+        load(window, cast("Numbers", source))
         seen.append(window.cursor)
     assert seen == whole
     seen = [window.cursor]
     while window.cursor != whole[0]:
         window.move(-1)
-        load(window, cast(Numbers, source))
+        load(window, cast("Numbers", source))
         seen.append(window.cursor)
     assert seen == whole[::-1]
 
@@ -424,13 +424,13 @@ def test_lanes_are_read_through_in_both_directions() -> None:
 def test_the_cursor_goes_from_lane_to_lane() -> None:
     window, source = _laned({"a": list(range(500)), "b": [], "c": list(range(5))})
     window.go_lane(1)
-    load(window, cast(Numbers, source))
+    load(window, cast("Numbers", source))
     assert window.cursor == "c0"
     window.move(2)
     window.go_lane(-1)
     assert window.cursor == "c0"
     window.go_lane(-1)
-    load(window, cast(Numbers, source))
+    load(window, cast("Numbers", source))
     assert window.cursor == "a0"
 
 

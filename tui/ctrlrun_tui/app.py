@@ -113,7 +113,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.app_resume_signal.subscribe(self, self._resumed)
         self.data.start()
         self._count()
-        self._schedule_tick()
+        self._start_ticking()
         if not self.is_headless:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 self._loop_of_app().add_signal_handler(number, self._end, 128 + number)
@@ -142,25 +142,25 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     @property
     def top(self) -> Framed[Any] | None:
-        """The screen on top, once there is one."""
+        """The screen on top, once there is one and its widgets stand."""
         screen = self.screen if self.screen_stack else None
-        return screen if isinstance(screen, Framed) else None
+        return screen if isinstance(screen, Framed) and screen.is_mounted else None
 
     # --- time ------------------------------------------------------------------------------------
 
-    def _schedule_tick(self) -> None:
-        self.set_timer(1.0 - self.clock().microsecond / 1_000_000, self._tick_and_go_on)
-
-    def _tick_and_go_on(self) -> None:
-        self.tick()
-        self._schedule_tick()
+    def _start_ticking(self) -> None:
+        """Tick on the second, where every clock of the screen turns."""
+        self.set_timer(
+            1.0 - self.clock().microsecond / 1_000_000,
+            lambda: self.set_interval(1.0, self.tick),
+        )
 
     def tick(self) -> None:
         """A second has passed: the screen on top draws the clocks that read otherwise."""
         now = self.clock()
         top = self.top
         if top is not None:
-            top.renew_frame()
+            top.renew_clocks()
             top.on_tick(now)
         if self._next_expiry is not None and now > self._next_expiry:
             self._next_expiry = None
@@ -409,14 +409,15 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     def _framed(self) -> list[Framed[Any]]:
         stacks = self._screen_stacks.values()
-        return [screen for stack in stacks for screen in stack if isinstance(screen, Framed)]
+        screens = [screen for stack in stacks for screen in stack if isinstance(screen, Framed)]
+        return [screen for screen in screens if screen.is_mounted]
 
     def _views(self) -> list[ViewScreen]:
         return [screen for screen in self._framed() if isinstance(screen, ViewScreen)]
 
     def _renew_frame(self) -> None:
         top = self.top
-        if top is not None and top.is_mounted:
+        if top is not None:
             top.renew_frame()
 
     def _entitle(self) -> None:

@@ -41,6 +41,8 @@ class Framed(Screen[T], inherit_bindings=False):
     ALLOW_SELECT = False  # a drag must not become a second way to the clipboard
     AUTO_FOCUS = ""
 
+    _lines: tuple[OneLine, ...] | None = None
+
     is_behind = False
     """Whether the store changed while another screen was on top."""
 
@@ -63,8 +65,21 @@ class Framed(Screen[T], inherit_bindings=False):
 
     def renew_frame(self) -> None:
         """Draw the lines of the frame that say something else now."""
-        for line in self.query(OneLine):
+        for line in self._lines_of_frame:
             line.renew()
+
+    def renew_clocks(self) -> None:
+        """Draw the lines of the frame that time changes."""
+        for line in self._lines_of_frame:
+            if line.has_clock:
+                line.renew()
+
+    @property
+    def _lines_of_frame(self) -> tuple[OneLine, ...]:
+        """The lines, looked up once: what composes a screen does not change."""
+        if self._lines is None and self.is_mounted:
+            self._lines = tuple(self.query(OneLine))
+        return self._lines or ()
 
     # --- what the application tells the screen on top --------------------------------------------
 
@@ -88,7 +103,7 @@ class Framed(Screen[T], inherit_bindings=False):
             self.on_store_changed()
 
     def on_screen_resume(self) -> None:
-        """On top again."""
+        """On top again, or for the first time."""
         self.renew_frame()
         self.catch_up()
 

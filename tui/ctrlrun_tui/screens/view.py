@@ -37,6 +37,12 @@ DETAIL_AGAIN = timedelta(milliseconds=500)
 """How often the detail is read again at most while the store keeps changing."""
 
 
+class Plain(Container):
+    """A container that draws nothing of its own."""
+
+    BLANK = True
+
+
 class ViewScreen(Framed[None], inherit_bindings=False):
     """A base screen of the console.
 
@@ -92,7 +98,7 @@ class ViewScreen(Framed[None], inherit_bindings=False):
         yield Tabs(self.PLACE)
         yield ViewLine()
         yield FilterBar("/", id="filter")
-        with Container(id="panes"):
+        with Plain(id="panes"):
             yield VirtualList(
                 self.COLUMNS,
                 lanes=self.LANES,

@@ -14,14 +14,13 @@ from textual import events
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from ctrlrun.text import cell_width, wrapped
 from ctrlrun_tui.cards.sheet import BETWEEN, GUTTER, LABEL, lay
 from ctrlrun_tui.data.models import Clocked, Detail, DetailLine, Fact, Line, Pair, Prose, Role, Span
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.services import services
-from ctrlrun_tui.widgets.strips import MARGIN, fit, spread, strip, width_of
+from ctrlrun_tui.widgets.strips import MARGIN, Drawn, fit, spread, strip, width_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Laid:
     clocked: Clocked | None = None
 
 
-class DetailPane(Widget, inherit_bindings=False):
+class DetailPane(Drawn, inherit_bindings=False):
     """A pane that shows one `Detail`, scrolls by lines, and can take the focus."""
 
     DEFAULT_CSS = """

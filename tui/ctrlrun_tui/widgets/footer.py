@@ -32,6 +32,8 @@ class HasHints(Protocol):
 class FooterLine(OneLine):
     """The last line of every screen."""
 
+    has_clock = True
+
     def line(self, width: int) -> Line:
         hints, total = cast("HasHints", self.screen).hints()
         return footer_line(hints, total, width, services(self).keys.shown("help"))

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from textual import events
 from textual.strip import Strip
-from textual.widget import Widget
 
 from ctrlrun_tui.data.models import Line, Role, Span
 from ctrlrun_tui.services import services
-from ctrlrun_tui.widgets.strips import MARGIN, spread, strip
+from ctrlrun_tui.widgets.strips import MARGIN, Drawn, spread, strip
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class Entry:
     off: str | None = None
 
 
-class Menu(Widget, inherit_bindings=False):
+class Menu(Drawn, inherit_bindings=False):
     """Entries beneath one another; the one under the cursor is `current`."""
 
     DEFAULT_CSS = """

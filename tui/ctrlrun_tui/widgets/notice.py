@@ -12,6 +12,8 @@ from ctrlrun_tui.widgets.strips import OneLine, spread
 class NoticeLine(OneLine):
     """The last line but one of every screen."""
 
+    has_clock = True
+
     def line(self, width: int) -> Line:
         app = services(self)
         notice = app.notice

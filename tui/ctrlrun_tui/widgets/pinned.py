@@ -21,6 +21,8 @@ _LEAST_WHO = 8
 class PinnedLine(OneLine):
     """Row 1 of every screen."""
 
+    has_clock = True
+
     def line(self, width: int) -> Line:
         app = services(self)
         now = app.clock()

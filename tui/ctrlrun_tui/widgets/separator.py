@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from textual.strip import Strip
-from textual.widget import Widget
 
 from ctrlrun_tui.data.models import Role, Span
 from ctrlrun_tui.services import services
-from ctrlrun_tui.widgets.strips import strip
+from ctrlrun_tui.widgets.strips import Drawn, strip
 
 WIDTH = 3
 
 
-class Separator(Widget, inherit_bindings=False):
+class Separator(Drawn, inherit_bindings=False):
     """` │ `, on wide terminals alone."""
 
     DEFAULT_CSS = f"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -63,13 +64,48 @@ def strip(line: Line, width: int, palette: Palette, *, cursor: bool = False) -> 
     return Strip(segments(line, palette, cursor=cursor)).adjust_cell_length(width, ground)
 
 
-class OneLine(Widget, inherit_bindings=False):
+class Drawn(Widget, inherit_bindings=False):
+    """A widget that draws its own lines, in styles of the palette, edge to edge.
+
+    It has no border, padding or opacity, so Textual's styling of lines (half of what a tick of
+    forty countdowns costs) has nothing to add: lines go to the compositor as they are, and are kept
+    until they are refreshed.
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._drawn_lines: dict[int, Strip] = {}
+
+    def _set_dirty(self, *regions: Region) -> None:
+        if regions:
+            for region in regions:
+                for y in region.line_range:
+                    self._drawn_lines.pop(y, None)
+        else:
+            self._drawn_lines.clear()
+        super()._set_dirty(*regions)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        kept = self._drawn_lines
+        strips: list[Strip] = []
+        for y in crop.line_range:
+            drawn = kept.get(y)
+            if drawn is None:
+                drawn = kept[y] = self.render_line(y)
+            strips.append(drawn)
+        if crop.x or crop.width != self.size.width:
+            strips = [each.crop(crop.x, crop.right) for each in strips]
+        return strips
+
+
+class OneLine(Drawn, inherit_bindings=False):
     """A widget of one line, drawn from spans. It takes no focus and no part in the mouse."""
 
     DEFAULT_CSS = """
     OneLine { height: 1; width: 100%; }
     """
     can_focus = False
+    has_clock = False  # whether time alone changes what it says
     drawn: Line | None = None
 
     def line(self, width: int) -> Line:

@@ -19,12 +19,11 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.timer import Timer
-from textual.widget import Widget
 
 from ctrlrun_tui.data.models import Column, Lane, Line, Role, Row, Span
 from ctrlrun_tui.data.sources import Answer, Place, Request
 from ctrlrun_tui.services import services
-from ctrlrun_tui.widgets.strips import fit, segments, strip, width_of
+from ctrlrun_tui.widgets.strips import Drawn, fit, segments, strip, width_of
 from ctrlrun_tui.widgets.window import ListLine, Window
 
 REST = 0.1
@@ -85,7 +84,7 @@ def _merged(segments: list[Segment]) -> list[Segment]:
     return list(Segment.simplify(segment for segment in segments if segment.text))
 
 
-class VirtualList(Widget, inherit_bindings=False):
+class VirtualList(Drawn, inherit_bindings=False):
     """A list of records under column names."""
 
     DEFAULT_CSS = """
@@ -146,6 +145,7 @@ class VirtualList(Widget, inherit_bindings=False):
         self.dimmed = False
         self._now: datetime | None = None
         self._placed: tuple[Placed, ...] = ()
+        self._clocks_end = 0  # the column behind the last cell that time changes
         self._looks: list[Look] = []
         self._kept: OrderedDict[_Key, tuple[Row, list[list[Segment] | Placed]]] = OrderedDict()
         self._cells: dict[tuple[Line, int, bool, bool, bool], list[Segment]] = {}
@@ -269,25 +269,29 @@ class VirtualList(Widget, inherit_bindings=False):
         if not self._placed:
             return
         looks = self._looks_now()
-        clocks_end = self._clocks_end()
-        width = self.size.width
-        differ = [
-            y
-            for y, (look, drawn) in enumerate(zip(looks, self._looks, strict=False))
-            if look != drawn
-        ]
-        if len(looks) != len(self._looks) or len(differ) == len(looks) > 1:
-            ticked = len(looks) == len(self._looks) and all(
-                look.is_as(drawn) for look, drawn in zip(looks, self._looks, strict=True)
-            )
-            right = clocks_end if ticked else width
-            self.refresh(Region(0, HEAD if ticked else 0, right, self.size.height))
+        drawn, self._looks = self._looks, looks
+        if len(looks) != len(drawn):
+            self.refresh()
         else:
-            for y in differ:
-                right = clocks_end if looks[y].is_as(self._looks[y]) else width
-                self.refresh(Region(0, y + HEAD, right, 1))
-        self._looks = looks
+            regions = self._regions_to_draw(looks, drawn)
+            if regions:
+                self.refresh(*regions)
         self._tell()
+
+    def _regions_to_draw(self, looks: list[Look], drawn: list[Look]) -> list[Region]:
+        """The lines that look otherwise; where only clocks do, only as far as clocks stand."""
+        clocks_end, width = self._clocks_end, self.size.width
+        regions: list[Region] = []
+        for y, (look, before) in enumerate(zip(looks, drawn, strict=True), HEAD):
+            if look == before:
+                continue
+            right = clocks_end if look.is_as(before) else width
+            last = regions[-1] if regions else None
+            if last is not None and last.bottom == y and last.width == right:
+                regions[-1] = Region(0, last.y, right, last.height + 1)
+            else:
+                regions.append(Region(0, y, right, 1))
+        return regions
 
     def _tell(self) -> None:
         row = self.window.current
@@ -330,10 +334,6 @@ class VirtualList(Widget, inherit_bindings=False):
             )
         looks += [Look(None)] * (window.height - len(looks))
         return looks
-
-    def _clocks_end(self) -> int:
-        ends = [placed.x + placed.width for placed in self._placed if placed.column.clock]
-        return max(ends, default=0)
 
     def render_line(self, y: int) -> Strip:
         app = services(self)
@@ -440,6 +440,9 @@ class VirtualList(Widget, inherit_bindings=False):
     def on_resize(self, event: events.Resize) -> None:
         """The columns that fit, and the number of lines, are new."""
         self._placed = place_columns(self.columns, self.signs, event.size.width)
+        self._clocks_end = max(
+            (placed.x + placed.width for placed in self._placed if placed.column.clock), default=0
+        )
         self.window.resize(event.size.height - HEAD)
         self._forget_drawings()
         self._looks = []
