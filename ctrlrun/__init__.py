@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ctrlrun._version import __version__
+from ctrlrun._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from ctrlrun.action import Action, Principal, action_hash, canonicalize

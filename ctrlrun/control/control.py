@@ -21,7 +21,7 @@ from ctrlrun.policy import Evaluation, Policy, hash_with_authority
 from ctrlrun.providers import LocalApprovalProvider
 from ctrlrun.receipt import Receipt
 from ctrlrun.sinks import EventSink, JSONLEventSink
-from ctrlrun.state import StateStore
+from ctrlrun.state import SQLiteStateStore, StateStore, location
 
 log = logging.getLogger("ctrlrun.control")
 
@@ -86,8 +86,6 @@ class Control:
         `.ctrlrun/state.db` in the policy's folder. Raises PolicyError when the policy cannot be
         loaded, or has grants (which this version cannot enforce); no store is created then.
         """
-        from ctrlrun.state.sqlite import SQLiteStateStore  # the only heavy part, and only here
-
         policy = Policy.from_file(path)
         if policy.authority is not None:
             raise PolicyError(
@@ -208,9 +206,7 @@ def state_path(source: str | os.PathLike[str] | None = None) -> Path:
 
     Raises InvalidArgument for a blank variable, or a value that is not a file path.
     """
-    from ctrlrun.state.location import state_path as located
-
-    return located(source)
+    return location.state_path(source)
 
 
 def _check_parts(policy: object, store: object, approvals: object, clock: object) -> None:
