@@ -595,11 +595,23 @@ def test_no_change_of_a_text_passes_the_fast_way(data: st.DataObject) -> None:
     assert reading is None or changed == text
 
 
-def test_unsorted_or_repeated_arguments_are_left_to_the_other_way() -> None:
-    for arguments in ('{"b":1,"a":2}', '{"a":1,"a":2}', '{"a":01}', '{"a":-0}', '{"a":1.0}'):
-        text = (STANDARD_ROW.json or "").replace('{"amount":50000,"payment_id":"txn_1"}', arguments)
-        assert arguments in text
-        assert documents._read_standard(STANDARD_ROW._replace(json=text), text) is None
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"b":1,"a":2}', '{"a":1,"a":2}', '{"a":01}', '{"a":-0}', '{"a":1.0}', '{"a":{"c":1,"b":2}}'],
+)
+def test_arguments_that_are_not_canonical_never_pass_as_they_are(arguments: str) -> None:
+    """Not even where the hash was made over just that text."""
+    own = '{"amount":50000,"payment_id":"txn_1"}'
+    text = (STANDARD_ROW.json or "").replace(own, arguments)
+    whole = canonical_bytes(json.loads(STANDARD_ROW.json or "")).decode()
+    forged = sha256_of(whole.replace(own, arguments).encode())
+    assert arguments in text
+    assert documents._read_standard(STANDARD_ROW._replace(json=text, hash=forged), text) is None
+    try:
+        reading = documents.read_row(STANDARD_ROW._replace(json=text, hash=forged))
+    except ValueError:
+        return
+    assert reading.digest != forged
 
 
 # --- size ----------------------------------------------------------------------------------------

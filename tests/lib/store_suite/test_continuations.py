@@ -186,6 +186,18 @@ def test_the_next_attempt_counts_anew_and_the_old_token_is_dead(
     assert store.take_continuation("new").record.attempt == 2
 
 
+def test_a_token_that_an_older_build_left_opens_no_other_call(
+    store: UnitStateStore, clock: FakeClock
+) -> None:
+    """Format 0.6.1 lets a token outlive its attempt: the call that holds the key is another."""
+    bring_about(store, clock, "executing live")
+    standing = effect(store)
+    assert verdicts.takeable(standing, KEY, HOLDER, clock()) is None
+    error = verdicts.takeable(standing, KEY, OTHER, clock())
+    assert isinstance(error, AmbiguousEffect)
+    assert error.action_id == HOLDER
+
+
 def test_nothing_was_ever_held(store: UnitStateStore) -> None:
     assert store.continuation_rounds("nobody") == 0
     assert store.list_effects(EffectState.EXECUTING) == ()
