@@ -73,18 +73,11 @@ def parse_size(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-class _Size(click.ParamType[tuple[int, int]]):
-    name = "WxH"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        if isinstance(value, tuple):
-            return SNAPSHOT_SIZE if len(value) != 2 else (int(value[0]), int(value[1]))
-        try:
-            return parse_size(str(value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def _size(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, int]:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 _FILE = click.Path(path_type=Path)
@@ -103,7 +96,9 @@ _FILE = click.Path(path_type=Path)
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
 @click.option("--demo", is_flag=True, help="A scratch store with an example agent at work.")
 @click.option("--snapshot", type=_FILE, metavar="FILE.svg", help="Draw one frame, then exit.")
-@click.option("--size", type=_Size(), default=SNAPSHOT_SIZE, help="The frame's size (80x24).")
+@click.option(
+    "--size", metavar="WxH", default="80x24", callback=_size, help="The frame's size (80x24)."
+)
 @click.option("--view", metavar="NAME", help="The view or card to start with.")
 @click.pass_context
 def console(context: click.Context, /, **given: object) -> None:
