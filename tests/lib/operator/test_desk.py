@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +211,63 @@ def test_the_face_says_to_type_checkers_what_it_does_at_run_time() -> None:
     text = Path(str(operator.__file__)).read_text()
     declared = {line.rpartition(" as ")[2] for line in text.splitlines() if " as " in line}
     assert declared == set(operator.__all__)
+
+
+# --- several people ------------------------------------------------------------------------------
+
+ANSWER = """
+import sys
+from ctrlrun.clock import parse_timestamp
+from ctrlrun.errors import ApprovalMismatch, InvalidArgument
+from ctrlrun.operator import Desk
+from ctrlrun.state.location import locate
+url, who, request_id, now = sys.argv[1:]
+desk = Desk(locate(url, {}), who, clock=lambda: parse_timestamp(now), extend=False)
+sys.stdin.readline()  # everybody starts together
+answers = (
+    lambda: desk.approve(request_id) if who < "tui:2" else desk.deny(request_id),
+    lambda: desk.resolve("refund:b", "committed" if who < "tui:2" else "failed", attempt=1),
+)
+for answer in answers:
+    try:
+        answer()
+        print("written")
+    except (ApprovalMismatch, InvalidArgument) as refused:
+        print(getattr(refused, "reason", "moved"))
+"""
+
+
+def test_of_several_people_in_several_processes_one_answers(
+    scene: Scene, location: StoreLocation, tmp_path: Path
+) -> None:
+    request_id = scene.ask(scene.refund(200000))
+    scene.lose_reply(scene.refund(100, "b"))
+    url, now = f"sqlite://{location.path}", scene.clock().isoformat()
+    people = [
+        subprocess.Popen(
+            [sys.executable, "-c", ANSWER, url, f"tui:{number}", request_id, now],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(4)
+    ]
+    for person in people:
+        assert person.stdin is not None
+        person.stdin.write("\n")
+        person.stdin.flush()
+    said = [person.communicate()[0].split() for person in people]
+    requests, effects = ([words[column] for words in said] for column in (0, 1))
+    assert (requests.count("written"), effects.count("written")) == (1, 1)
+    assert set(requests) <= {"written", "granted", "denied"}
+    assert set(effects) <= {"written", "moved"}
+    record = scene.store.get_approval(request_id)
+    assert record.approver == f"tui:{requests.index('written')}"
+    assert scene.store.get_effect("refund:b").resolved_by == f"tui:{effects.index('written')}"
+    answers = [
+        kind
+        for kind in scene.types()
+        if kind in ("APPROVAL_GRANTED", "APPROVAL_DENIED", "EFFECT_RESOLVED")
+    ]
+    assert len(answers) == 2
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 2

@@ -249,13 +249,13 @@ def test_an_agent_that_retries_all_night_makes_no_card_slow(scene: Scene) -> Non
         scene.store.append_event(refused)
     counting = CountsRows(scene.store)
     record = scene.store.get_effect("refund:txn_1")
-    found = effect_facts(counting, record, scene.clock())  # type: ignore[arg-type]
+    found = effect_facts(counting, record, scene.clock())
     assert (found.refusals.count, found.refusals.more) == (1_000, True)
     assert not found.timeline.complete
     assert counting.rows < 1_500
     request = scene.store.get_approval(scene.ask(scene.refund(200000)))
     counting.rows = 0
-    approval_facts(counting, request, PolicyView(scene.policy), scene.clock())  # type: ignore[arg-type]
+    approval_facts(counting, request, PolicyView(scene.policy), scene.clock())
     assert counting.rows < 1_500
 
 

@@ -53,13 +53,13 @@ class Stage:
         self.feeds: list[Feed] = []
 
     def feed(self, **options: Any) -> Feed:
-        options = {
+        chosen: dict[str, Any] = {
             "clock": self.clock,
             "monotonic": self.ticks,
             "watch": False,
             "events_path": self.desk.events_path,
         } | options
-        feed = Feed(self.desk, **options)
+        feed = Feed(self.desk, **chosen)
         self.feeds.append(feed)
         return feed
 

@@ -7,7 +7,9 @@ from datetime import timedelta
 import pytest
 
 from ctrlrun.operator import (
+    InboxRow,
     Lane,
+    RowKind,
     Standing,
     approve,
     deny,
@@ -15,9 +17,11 @@ from ctrlrun.operator import (
     inbox_counts,
     inbox_row,
     lane_page,
+    parse,
     request_standing,
     resolve,
 )
+from ctrlrun.operator.inbox import hidden_count
 from ctrlrun.operator.pages import paged
 from tests.lib.operator.helpers import Scene, SingleCalls
 
@@ -184,7 +188,7 @@ def test_the_same_effect_asked_about_with_other_arguments_is_marked(scene: Scene
     assert [row.asked_again for row in _waiting(scene)] == [True, True, True, False]
 
 
-def _waiting(scene: Scene) -> tuple[object, ...]:
+def _waiting(scene: Scene) -> tuple[InboxRow, ...]:
     return lane_page(scene.store, Lane.WAITING, scene.clock(), limit=50).rows
 
 
@@ -205,9 +209,25 @@ def test_the_inbox_of_a_store_of_single_calls_is_the_same(scene: Scene) -> None:
     granted = scene.ask(scene.refund(200000, "b"))
     approve(scene.store, granted, "cli:a", clock=scene.clock)
     scene.lose_reply(scene.refund(100, "txn_2"))
-    single = paged(SingleCalls(scene.store))  # type: ignore[arg-type]
+    single = paged(SingleCalls(scene.store))
     now = scene.clock()
     assert inbox_counts(single, now) == inbox_counts(scene.store, now)
     for lane in Lane:
         ours = lane_page(scene.store, lane, now, limit=9).rows
         assert lane_page(single, lane, now, limit=9).rows == ours
+
+
+def test_a_lane_is_filtered_read_on_and_counted(scene: Scene) -> None:
+    asked = [scene.ask(scene.refund(200000 + number % 2, f"txn_{number}")) for number in range(6)]
+    scene.lose_reply(scene.refund(100, "lost"))
+    now = scene.clock()
+    wanted = parse("200001", RowKind.INBOX, now=now)
+    page = lane_page(scene.store, Lane.WAITING, now, limit=50, wanted=wanted)
+    assert [row.item_id for row in page.rows] == asked[1::2]
+    assert page.ends
+    assert hidden_count(scene.store, wanted, now) == (4, False)
+    last = lane_page(scene.store, Lane.WAITING, now, limit=2, from_end=True)
+    assert ([row.item_id for row in last.rows], last.ends) == (asked[4:], False)
+    nothing = parse("agent:nobody", RowKind.INBOX, now=now)
+    assert lane_page(scene.store, Lane.WAITING, now, limit=5, wanted=nothing).rows == ()
+    assert hidden_count(scene.store, nothing, now) == (7, False)

@@ -55,7 +55,7 @@ def cases(scene: Scene) -> list[tuple[str, dict[str, Any]]]:
 
 def test_pages_over_single_calls_are_those_of_our_stores(scene: Scene) -> None:
     busy(scene)
-    single = paged(SingleCalls(scene.store))  # type: ignore[arg-type]
+    single = paged(SingleCalls(scene.store))
     assert not is_indexed(single)
     for name, filters in cases(scene):
         ours, made = (getattr(reader, f"{name}_page") for reader in (scene.store, single))
@@ -81,7 +81,7 @@ def test_a_store_of_ours_is_its_own_reader(scene: Scene) -> None:
 
 
 def test_pages_over_single_calls_check_their_cursors(scene: Scene) -> None:
-    single = paged(SingleCalls(scene.store))  # type: ignore[arg-type]
+    single = paged(SingleCalls(scene.store))
     with pytest.raises(InvalidArgument):
         single.events_page(before="1", after="1", limit=1)
     with pytest.raises(InvalidArgument):
@@ -90,7 +90,7 @@ def test_pages_over_single_calls_check_their_cursors(scene: Scene) -> None:
 
 def test_the_rows_of_single_calls_and_their_token(scene: Scene) -> None:
     busy(scene)
-    single = paged(SingleCalls(scene.store))  # type: ignore[arg-type]
+    single = paged(SingleCalls(scene.store))
     rows = single.receipt_rows(limit=3)
     rest = single.receipt_rows(after=rows[-1].cursor, limit=100)
     assert [row.seq for row in (*rows, *rest)] == [r.seq for r in scene.store.receipts()]

@@ -80,7 +80,7 @@ def test_answers_stand_among_the_events_though_they_have_no_key(scene: Scene) ->
     assert words.index("APPROVAL_DENIED") < words.index("APPROVAL_GRANTED")
     assert words.index("APPROVAL_GRANTED") < words.index("APPROVAL_CONSUMED")
     assert words.count("APPROVAL_REQUESTED") == 2
-    ids = [event.event_id for event in of(scene).events]
+    ids = [event.event_id or 0 for event in of(scene).events]
     assert ids == sorted(ids)
 
 
