@@ -133,8 +133,7 @@ class Feed:
         self._clock = clock
         self._monotonic = monotonic
         self._strays = _Strays()
-        self._unparseable = 0
-        self._damaged = 0
+        self._unparseable = self._damaged = 0
         self._error: FeedError | None = None
         self._next_try = 0.0
         self._good_at = clock()
@@ -142,9 +141,7 @@ class Feed:
         self._polled = -1.0
         self._more = False
         self._wakened = threading.Condition()
-        self._woken = False
-        self._stirred = False
-        self._stopped = False
+        self._woken = self._stirred = self._stopped = False
         files = [path for path in (store_path, events_path, policy_path) if path is not None]
         self._watcher = FileWatcher(files if watch else (), self._stir)
         self._watcher.start()

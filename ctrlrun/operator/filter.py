@@ -33,12 +33,12 @@ from ctrlrun.operator.filter_fields import (
     subject_of,
     texts,
 )
+from ctrlrun.operator.filter_terms import RawTerm, expression, split_terms
 from ctrlrun.operator.inbox import InboxRow
 from ctrlrun.operator.seen import SeenAction
 
 __all__ = ["Filter", "RowKind", "parse"]
 
-_FIELD = re.compile(r"[A-Za-z_]+")
 _WINDOW = re.compile(r"([0-9]{1,9})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _LONGEST = 10_000
@@ -146,6 +146,10 @@ class Filter:
             case RowKind.INBOX:
                 return {}
 
+    def exact(self, field: str) -> str | None:
+        """The one whole value that a field must have; None when several or none would do."""
+        return self._exact_terms().get(field)
+
     def _exact_terms(self) -> dict[str, str]:
         """The fields that must have one whole value."""
         found: dict[str, str] = {}
@@ -169,7 +173,7 @@ def parse(text: str, kind: RowKind, *, now: datetime) -> Filter:
         raise FilterError(f"a filter has at most {_LONGEST} characters", position=_LONGEST)
     terms: list[_Term] = []
     bounds: dict[str, datetime] = {}
-    for raw in _split(text):
+    for raw in split_terms(text):
         if raw.field in TIMES:
             _bound(bounds, raw, now)
         else:
@@ -177,142 +181,38 @@ def parse(text: str, kind: RowKind, *, now: datetime) -> Filter:
     return Filter(kind, text, now, bounds.get("since"), bounds.get("until"), tuple(terms))
 
 
-# --- reading -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Character:
-    """One character of a value; a star in quotes is a star."""
-
-    text: str
-    quoted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Raw:
-    """A term as it was written, and where it and its value begin."""
-
-    field: str | None
-    negated: bool
-    value: tuple[_Character, ...]
-    position: int
-    value_position: int
-
-    @property
-    def text(self) -> str:
-        return "".join(character.text for character in self.value)
-
-
-def _split(text: str) -> list[_Raw]:
-    terms: list[_Raw] = []
-    position = 0
-    while position < len(text):
-        if text[position].isspace():
-            position += 1
-        else:
-            raw, position = _read_term(text, position)
-            terms.append(raw)
-    return terms
-
-
-def _read_term(text: str, start: int) -> tuple[_Raw, int]:
-    position = start
-    negated = text[position] == "-"
-    if negated:
-        position += 1
-    field: str | None = None
-    match = _FIELD.match(text, position)
-    if match is not None and text[match.end() : match.end() + 1] == ":":
-        field = match[0].lower()
-        position = match.end() + 1
-    value, end = _read_value(text, position)
-    if not value:
-        what = "-" if field is None else f"{field}:"
-        raise FilterError(f"{what} at {start + 1} needs a value behind it", position=start)
-    return _Raw(field, negated, tuple(value), start, position), end
-
-
-def _read_value(text: str, position: int) -> tuple[list[_Character], int]:
-    value: list[_Character] = []
-    opened: int | None = None
-    while position < len(text):
-        character = text[position]
-        if character == '"':
-            opened = position if opened is None else None
-        elif (
-            opened is not None
-            and character == "\\"
-            and text[position + 1 : position + 2]
-            in (
-                '"',
-                "\\",
-            )
-        ):
-            position += 1
-            value.append(_Character(text[position], quoted=True))
-        elif opened is None and character.isspace():
-            break
-        else:
-            value.append(_Character(character, quoted=opened is not None))
-        position += 1
-    if opened is not None:
-        raise FilterError(f"the quote at {opened + 1} is not closed", position=opened)
-    return value, position
-
-
 # --- meaning -------------------------------------------------------------------------------------
 
 
-def _term(raw: _Raw, kind: RowKind) -> _Term:
+def _term(raw: RawTerm, kind: RowKind) -> _Term:
     if raw.field is not None and raw.field not in FIELDS[kind]:
         raise _unknown_field(raw, kind)
     flags = re.DOTALL if raw.field in EXACT_CASE else re.DOTALL | re.IGNORECASE
-    pattern = re.compile(_expression(raw.value), flags)
-    is_glob = any(character.text in "*?" and not character.quoted for character in raw.value)
+    pattern = re.compile(expression(raw.value), flags)
     known = None if raw.field is None else KNOWN[kind].get(raw.field)
-    exact = None if is_glob else raw.text
+    exact = None if raw.is_glob else raw.text
     if known is not None:
         hits = [value for value in known if pattern.fullmatch(value)]
         if not hits:
             raise FilterError(
-                f"{raw.field}:{raw.text} at {raw.position + 1}: there is no such {raw.field}; "
+                f"{raw.field}:{raw.shown} at {raw.position + 1}: there is no such {raw.field}; "
                 f"there are {', '.join(sorted(known))}",
                 position=raw.value_position,
             )
-        exact = hits[0] if len(hits) == 1 and not is_glob else exact
+        exact = hits[0] if len(hits) == 1 and not raw.is_glob else exact
     return _Term(raw.field, raw.negated, pattern, exact)
 
 
-def _unknown_field(raw: _Raw, kind: RowKind) -> FilterError:
+def _unknown_field(raw: RawTerm, kind: RowKind) -> FilterError:
     fields = ", ".join(sorted((*FIELDS[kind], *TIMES)))
     return FilterError(
         f"{raw.field}: at {raw.position + 1} is no field of {kind}; fields: {fields} "
-        f'(quotes look for the text: "{raw.field}:{raw.text}")',
+        f'(quotes look for the text: "{raw.field}:{raw.shown}")',
         position=raw.position,
     )
 
 
-def _expression(value: tuple[_Character, ...]) -> str:
-    """The value as a regular expression.
-
-    What follows a star is matched at its first place and kept (an atomic group), so that many
-    stars take no longer than few.
-    """
-    parts: list[str] = [""]
-    for character in value:
-        if character.quoted or character.text not in "*?":
-            parts[-1] += re.escape(character.text)
-        elif character.text == "?":
-            parts[-1] += "."
-        elif parts[-1] or len(parts) == 1:
-            parts.append("")
-    if len(parts) == 1:
-        return parts[0]
-    first, *middle, last = parts
-    return first + "".join(f"(?>.*?{part})" for part in middle) + f".*{last}"
-
-
-def _bound(bounds: dict[str, datetime], raw: _Raw, now: datetime) -> None:
+def _bound(bounds: dict[str, datetime], raw: RawTerm, now: datetime) -> None:
     assert raw.field is not None
     if raw.negated:
         other = "until" if raw.field == "since" else "since"
@@ -326,7 +226,7 @@ def _bound(bounds: dict[str, datetime], raw: _Raw, now: datetime) -> None:
     bounds[raw.field] = moment if known is None else stricter(known, moment)
 
 
-def _moment(raw: _Raw, now: datetime) -> datetime:
+def _moment(raw: RawTerm, now: datetime) -> datetime:
     window = _WINDOW.fullmatch(raw.text)
     try:
         if window is not None:
@@ -337,7 +237,7 @@ def _moment(raw: _Raw, now: datetime) -> datetime:
         return moment.astimezone(UTC)
     except (ValueError, OverflowError):
         raise FilterError(
-            f"{raw.field}:{raw.text} at {raw.position + 1} is no time; write 30m, 2h, 7d or "
+            f"{raw.field}:{raw.shown} at {raw.position + 1} is no time; write 30m, 2h, 7d or "
             "2026-11-29T03:12:00Z",
             position=raw.value_position,
         ) from None

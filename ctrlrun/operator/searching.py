@@ -56,10 +56,9 @@ def search(
     exhausted = False
     while found < at_least and scanned < budget and not exhausted:
         page = read(after=cursor, limit=PAGE) if forward else read(before=cursor, limit=PAGE)
-        kept = tuple(row for row in page.items if keep(row))
         size = len(page.items) + len(page.damaged)
-        passed.append(kept)
-        found += len(kept)
+        passed.append(tuple(row for row in page.items if keep(row)))
+        found += len(passed[-1])
         scanned += size
         exhausted = size < PAGE
         if page.before is not None:

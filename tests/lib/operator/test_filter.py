@@ -153,6 +153,7 @@ def test_any_text_is_read_or_refused_in_one_way(text: str, kind: RowKind) -> Non
         wanted = parse(text, kind, now=NOW)
     except FilterError as error:
         assert 0 <= error.position <= len(text)
+        assert len(str(error).splitlines()) == 1
         return
     wanted.page_filters()
     if kind is RowKind.RECEIPTS:
