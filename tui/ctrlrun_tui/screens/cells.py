@@ -5,6 +5,7 @@ Pure: records in, spans out. What others wrote passes `Glyphs.said` here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from ctrlrun.effect import EffectRecord, EffectState
@@ -12,7 +13,7 @@ from ctrlrun.operator import SeenAction
 from ctrlrun.operator.telling import telling_arguments
 from ctrlrun_tui.data.models import Line, Role, Span
 from ctrlrun_tui.glyphs import Glyphs
-from ctrlrun_tui.widgets.strips import width_of
+from ctrlrun_tui.widgets.strips import MARGIN, width_of
 
 BETWEEN = "  "
 """Between two values of a cell."""
@@ -22,6 +23,9 @@ LEAST_CUT = 8
 
 LONGEST_VALUE = 120
 """Cells of a value that are kept for a list; no column is wider."""
+
+FILTER_SHOWN = 24
+"""Cells of a filter that counts make room for."""
 
 AMBIGUOUS = "AMBIGUOUS"
 LAPSED = "lapsed"
@@ -43,6 +47,28 @@ def effect_state(record: EffectRecord, now: datetime) -> tuple[str, str]:
     if record.state is EffectState.AMBIGUOUS:
         return "ambiguous", AMBIGUOUS
     return record.state.value, record.state.value
+
+
+def counted(word: str, number: int, role: Role) -> Span:
+    """`waiting 4`, in its role while there is any."""
+    return Span(f"{word} {number:,}", role if number else Role.QUIET)
+
+
+def joined(parts: Sequence[Span], width: int) -> Line:
+    """Parts of a view line; the last ones go where it is narrow, the first one never."""
+    line: Line = tuple(parts[:1])
+    for part in parts[1:]:
+        longer = (*line, Span(BETWEEN), part)
+        if width_of(longer) > width:
+            break
+        line = longer
+    return line
+
+
+def room_for_counts(width: int, filter_text: str, right: Line) -> int:
+    """Cells of a view line that its filter and right edge leave to the counts."""
+    filter_cells = min(len(filter_text), FILTER_SHOWN) + 3 if filter_text else 0
+    return width - 2 * MARGIN - filter_cells - (width_of(right) + 1 if right else 0)
 
 
 # --- arguments -----------------------------------------------------------------------------------

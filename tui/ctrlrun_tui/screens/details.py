@@ -7,7 +7,7 @@ cards/facts_view.py, so that a card says what the list said; a history in screen
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 
@@ -223,14 +223,19 @@ def effect_detail(row_id: str, facts: EffectFacts, glyphs: Glyphs, now: datetime
     """Everything about an effect: the evidence first, then the history of its key."""
     record, action = facts.record, facts.action
     key = line(glyphs.said(record.effect_key))
+    where = () if action is None else line(environment_span(action.environment, glyphs))
     _, word = effect_state(record, now)
     remark = line(
         Span(f"attempt {record.attempt}  ", Role.QUIET),
         Span(word, Role.NEEDS if word in ("AMBIGUOUS", "lapsed") else Role.VALUE),
         Span(f" since {clock_text(record.updated_at)}", Role.QUIET),
     )
-    name = () if action is None else (Span(f"   {glyphs.said(action.name)}", Role.QUIET),)
-    evidence = (*_held(record), *_ended(record, glyphs), *_about(facts, glyphs))
+    evidence = (
+        *_action_facts(facts, where, glyphs),
+        *_held(record),
+        *_ended(record, glyphs),
+        *_about(facts, glyphs),
+    )
     arguments = folding(effect_arguments(facts, glyphs, whole=True))
     principal = effect_principal(facts, glyphs)
     short = tuple(_history(facts, glyphs, now, whole=False))
@@ -255,15 +260,23 @@ def effect_detail(row_id: str, facts: EffectFacts, glyphs: Glyphs, now: datetime
         BLANK,
         *short,
     )
-    where = () if action is None else line(environment_span(action.environment, glyphs))
     return Detail(
         row_id,
-        (*key, *name),
+        key,
         remark,
         beneath,
-        whole=Detail(row_id, (*key, *name), remark, whole),
+        whole=Detail(row_id, key, remark, whole),
         beside=Detail(row_id, key, where, beside),
     )
+
+
+def _action_facts(facts: EffectFacts, where: Line, glyphs: Glyphs) -> Iterator[Fact]:
+    """What was done, and where."""
+    if facts.action is None:
+        return
+    amounts = list(facts.money.values())
+    amount = (Span(f", {amounts[0]}"),) if len(amounts) == 1 else ()
+    yield Fact("action", (Span(glyphs.said(facts.action.name)), *amount), where, whole=True)
 
 
 def _held(record: EffectRecord) -> Iterator[Clocked]:
@@ -292,13 +305,17 @@ def _ended(record: EffectRecord, glyphs: Glyphs) -> Iterator[Fact]:
         yield Fact("result", line(glyphs.said(text)))
 
 
-def _about(facts: EffectFacts, glyphs: Glyphs) -> Iterable[Fact | Prose]:
-    """The evidence; that no error was recorded is news of an AMBIGUOUS effect alone."""
-    about = effect_about(facts, glyphs)
+def _about(facts: EffectFacts, glyphs: Glyphs) -> Iterator[Fact | Prose]:
+    """The evidence; that there is none is news of an AMBIGUOUS effect alone."""
     record = facts.record
-    if record.error is None and record.state is not EffectState.AMBIGUOUS:
-        return about[1:]
-    return about
+    is_open = record.state is EffectState.AMBIGUOUS
+    for fact in effect_about(facts, glyphs):
+        label = fact.label if isinstance(fact, Fact) else ""
+        if label == "error" and record.error is None and not is_open:
+            continue
+        if label == "retries" and not facts.refusals.count and not is_open:
+            continue
+        yield fact
 
 
 def _record_facts(facts: EffectFacts) -> Iterator[Fact]:
@@ -313,4 +330,6 @@ def _history(
     history = facts.timeline
     if not history.complete:
         yield Prose(words("what came before is left out here", Role.QUIET))
-    yield from timeline_lines(history.entries, glyphs, now, whole=whole)
+    yield from timeline_lines(
+        history.entries, glyphs, now, whole=whole, said_above=facts.record.error
+    )

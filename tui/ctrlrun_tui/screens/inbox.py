@@ -30,11 +30,10 @@ from ctrlrun.state import PagedReader
 from ctrlrun_tui.actions import INBOX, Action
 from ctrlrun_tui.data.messages import ViewRead
 from ctrlrun_tui.data.models import Column, Detail, Line, Role, Row, Span
-from ctrlrun_tui.screens.cells import cut_values
+from ctrlrun_tui.screens.cells import counted, cut_values, joined, room_for_counts
 from ctrlrun_tui.screens.details import effect_detail, gone_detail, request_detail
 from ctrlrun_tui.screens.inbox_rows import LANES, InboxRows, age_cell, item_of, left_cell
 from ctrlrun_tui.screens.view import ViewScreen
-from ctrlrun_tui.widgets.strips import MARGIN, width_of
 
 LOOK_AGAIN = timedelta(seconds=5)
 """How often the lanes are counted although nothing was written: leases end by the clock alone."""
@@ -96,8 +95,8 @@ class InboxView(ViewScreen, inherit_bindings=False):
         if wanted is not None:
             hidden, more = hidden_count(reader, wanted, now)
             right = (Span(f"hides {hidden:,}{'+' if more else ''}", Role.NEEDS),)
-        width = self.console_app.size.width - 2 * MARGIN
-        return counts_line(inbox_counts(reader, now), width), right
+        room = room_for_counts(self.console_app.size.width, self.filter_text, right)
+        return joined(counts_of(inbox_counts(reader, now)), room), right
 
     def copied(self, row: Row) -> tuple[str, str]:
         item_id = item_of(row).item_id
@@ -199,25 +198,16 @@ class InboxView(ViewScreen, inherit_bindings=False):
             self.app.push_screen(JsonPaper(item.item_id, text))
 
 
-def counts_line(counts: InboxCounts, width: int) -> Line:
-    """`Inbox  waiting 4  AMBIGUOUS 1  lapsed 1  unspent 1  expired 0`: empty lanes too.
-
-    The last ones go where it is narrow.
-    """
-    lanes = (
-        ("waiting", counts.waiting, Role.NEEDS),
-        ("AMBIGUOUS", counts.ambiguous, Role.NEEDS),
-        ("lapsed", counts.lapsed, Role.NEEDS),
-        ("unspent", counts.unspent, Role.VALUE),
-        ("expired", counts.expired, Role.VALUE),
+def counts_of(counts: InboxCounts) -> tuple[Span, ...]:
+    """The view's name and its lanes, empty ones too."""
+    return (
+        Span("Inbox"),
+        counted("waiting", counts.waiting, Role.NEEDS),
+        counted("AMBIGUOUS", counts.ambiguous, Role.NEEDS),
+        counted("lapsed", counts.lapsed, Role.NEEDS),
+        counted("unspent", counts.unspent, Role.VALUE),
+        counted("expired", counts.expired, Role.VALUE),
     )
-    line: Line = (Span("Inbox"),)
-    for word, number, role in lanes:
-        longer = (*line, Span(f"  {word} {number:,}", role if number else Role.QUIET))
-        if width_of(longer) > width:
-            break
-        line = longer
-    return line
 
 
 def _ran_out(row: Row, now: datetime) -> bool:

@@ -24,15 +24,23 @@ STATE_WORDS = {"ambiguous": "AMBIGUOUS", "in_progress": "in progress"}
 
 
 def timeline_lines(
-    entries: Iterable[Entry], glyphs: Glyphs, now: datetime, *, whole: bool = False
+    entries: Iterable[Entry],
+    glyphs: Glyphs,
+    now: datetime,
+    *,
+    whole: bool = False,
+    said_above: str | None = None,
 ) -> Iterator[DetailLine]:
-    """A history, oldest first.
+    """A history, oldest first; `said_above` is an error that need not be said again.
 
-    Unless `whole`, what one action did in one go stands in one sentence, and long texts are cut.
-    Times are of today; another day is said before its first line.
+    Unless `whole`, what one action did in one go stands in one sentence, long texts are cut, and
+    ids stand only where several actions take turns. Times are of today; another day is said before
+    its first line.
     """
+    entries = tuple(entries)
     day = now.date()
     action_id: str | None = None
+    names = whole or len({action_of(entry) for entry in entries} - {None}) > 1
     for group in _grouped(entries, whole=whole):
         first = group[0]
         if first.at.date() != day:
@@ -43,10 +51,11 @@ def timeline_lines(
             continue
         own = action_of(first)
         remark: Line = ()
-        if own is not None and own != action_id:
+        if names and own is not None and own != action_id:
             action_id = own
             remark = (Span(glyphs.said(short_id(own, ellipsis=glyphs.middle)), Role.QUIET),)
-        yield _line(group, remark, glyphs, whole=whole)
+        lost = None if whole else said_above
+        yield _line(group, remark, glyphs, whole=whole, said_above=lost)
 
 
 def action_of(entry: Entry) -> str | None:
@@ -90,8 +99,12 @@ def _silence_line(entry: Entry) -> Fact:
     return Fact("", words(text, Role.NEEDS if entry.waiting else Role.QUIET), whole=True)
 
 
-def _line(group: list[Entry], remark: Line, glyphs: Glyphs, *, whole: bool) -> Fact:
+def _line(
+    group: list[Entry], remark: Line, glyphs: Glyphs, *, whole: bool, said_above: str | None
+) -> Fact:
     texts = [_entry_text(entry, glyphs, whole=whole) for entry in group]
+    if said_above is not None and group[0].detail == said_above:
+        texts[0] = "reply lost"
     if len(group) > 1:
         texts = [_in_a_sentence(entry, text) for entry, text in zip(group, texts, strict=True)]
     text = ", ".join(filter(None, texts))
