@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from ctrlrun_tui.actions import EFFECTS, EVENTS, INBOX, RECEIPTS
+from ctrlrun_tui.screens.effects import EffectsView
+from ctrlrun_tui.screens.events import EventsView
+from ctrlrun_tui.screens.inbox import InboxView
+from ctrlrun_tui.screens.receipts import ReceiptsView
 from ctrlrun_tui.screens.view import ViewScreen
 
-VIEWS: Mapping[str, Callable[[], ViewScreen]] = {}
+VIEWS: Mapping[str, Callable[[], ViewScreen]] = {
+    INBOX: InboxView,
+    EFFECTS: EffectsView,
+    RECEIPTS: ReceiptsView,
+    EVENTS: EventsView,
+}
