@@ -141,7 +141,7 @@ def _one_of(values: Iterable[str]) -> str:
 
 
 _standard = re.compile(
-    rf'\{{("schema":"{re.escape(RECEIPT_SCHEMA)}"),"receipt_id":{_TEXT},"action_id":{_TEXT},'
+    rf'\{{"schema":"{re.escape(RECEIPT_SCHEMA)}","receipt_id":{_TEXT},"action_id":{_TEXT},'
     rf'("action":{_STRING},"action_hash":{_STRING}),'
     rf'"principal":\{{("agent":{_STRING}),("user":{_STRING_OR_NULL}),"claims":({_FLAT}),'
     rf'("issuer":{_STRING_OR_NULL}),("expires_at":{_STRING_OR_NULL})\}},'
@@ -164,9 +164,9 @@ def _read_standard(row: StoredReceipt, text: str) -> Reading | None:
     if match is None:
         return None
     # fmt: off
-    (schema, receipt_id, action_id, action, agent, user, claims, issuer, expires_at, resource,
-     arguments, environment, decision, approval, effect_key, attempt, result, error, started_at,
-     finished_at, seq, prev_hash, policy, controls) = match.groups()
+    (receipt_id, action_id, action, agent, user, claims, issuer, expires_at, resource, arguments,
+     environment, decision, approval, effect_key, attempt, result, error, started_at, finished_at,
+     seq, prev_hash, policy, controls) = match.groups()
     # fmt: on
     if not (_is_sorted(arguments) and _is_sorted(claims)):
         return None
@@ -176,8 +176,8 @@ def _read_standard(row: StoredReceipt, text: str) -> Reading | None:
         f'{controls},{decision},"effect_key":{key},{environment},{error},"execution":null,'
         f'"finished_at":"{finished_at}",{policy},"prev_hash":"{prev_hash}",'
         f'"principal":{{{agent},"claims":{claims},{expires_at},{issuer},{user}}},'
-        f'"receipt_id":"{receipt_id}",{resource},"result":"{result}",{schema},"seq":{seq},'
-        f'{started_at},"would_have":null}}'
+        f'"receipt_id":"{receipt_id}",{resource},"result":"{result}","schema":"{RECEIPT_SCHEMA}",'
+        f'"seq":{seq},{started_at},"would_have":null}}'
     )
     agrees = (
         digest == row.hash

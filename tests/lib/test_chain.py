@@ -173,7 +173,7 @@ def test_an_empty_chain_is_whole(path: Path) -> None:
     )
 
 
-Tampering = Callable[[Path], None]
+Tampering = Callable[[Path], object]
 
 
 def sql(*statements: str) -> Tampering:
@@ -326,13 +326,32 @@ def test_tampering_shows(chain: SQLiteStateStore, path: Path, name: str) -> None
     assert (report.verified, report.chained, report.unchained) == (verified, chained, unchained)
 
 
-def rehash(path: Path, seq: int) -> None:
-    """Edit a document, and make its own row agree."""
-    edit(path, seq, lambda document: document.update(error="x"))
+def rehash(path: Path, seq: int, **changes: Any) -> str:
+    """Edit a document, and make its own row agree; returns its new hash."""
+    changes = changes or {"error": "x"}
+    edit(path, seq, lambda document: document.update(changes))
     with closing(sqlite3.connect(path)) as connection, connection:
         (text,) = connection.execute("SELECT json FROM receipts WHERE seq = ?", (seq,)).fetchone()
         digest = sha256_of(canonical_bytes(json.loads(text)))
         connection.execute("UPDATE receipts SET hash = ? WHERE seq = ?", (digest, seq))
+        if "result" in changes:
+            values = (changes["result"], seq)
+            connection.execute("UPDATE receipts SET result = ? WHERE seq = ?", values)
+    return digest
+
+
+@pytest.mark.parametrize("key", ["result", "decision", "execution"])
+def test_a_value_that_no_build_wrote_cannot_be_read_but_a_newer_schema_can(
+    chain: SQLiteStateStore, path: Path, key: str
+) -> None:
+    head = "UPDATE receipt_chain SET hash = ?"
+    tamper(path, head, values=(rehash(path, 4, **{key: "undone"}),))
+    report = verify_chain(chain)
+    assert found(report) == [("content_altered", 4), ("head_mismatch", 4)]
+    assert "undone" in report.breaks[0].detail
+    newer = {key: "undone", "schema": "ctrlrun.receipt/v4", "novelty": [1]}
+    tamper(path, head, values=(rehash(path, 4, **newer),))
+    assert verify_chain(chain).ok
 
 
 @pytest.mark.parametrize(
