@@ -124,8 +124,6 @@ def _in_a_sentence(entry: Entry, text: str) -> str:
     match event.type:
         case EventType.ACTION_PROPOSED:
             return ""
-        case EventType.POLICY_EVALUATED:
-            return text.removeprefix("policy ")
         case EventType.EFFECT_RESERVED:
             return text.partition(" reserved")[0]
         case _:
@@ -253,7 +251,9 @@ def _reconciled(said: _Said) -> str:
 
 
 def _decided(said: _Said) -> str:
-    return f"policy {said['decision']}{said.after(' by ', 'reason')}"
+    decided = {"allow": "allows", "approve": "asks for approval", "deny": "denies"}
+    verdict = said["decision"]
+    return f"{said['reason'] or 'the policy'} {decided.get(verdict, verdict)}"
 
 
 _WORDS: dict[str, Callable[[_Said], str]] = {

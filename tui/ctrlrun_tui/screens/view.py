@@ -264,7 +264,8 @@ class ViewScreen(Framed[None], inherit_bindings=False):
         self.show_view_line()
 
     def _read_detail_when_due(self, now: datetime) -> None:
-        if not self._detail_due or self.console_app.layout is Layout.SMALL:
+        is_hidden = self.console_app.layout is Layout.SMALL and not self.is_open
+        if not self._detail_due or is_hidden:
             return
         if self._detail_read_at is not None and now - self._detail_read_at < DETAIL_AGAIN:
             return
@@ -297,6 +298,8 @@ class ViewScreen(Framed[None], inherit_bindings=False):
                 self.console_app.say(self.console_app.glyphs.said(message.why), Role.NEEDS)
             return
         self.pane.show(message.detail)
+        if self.is_open:
+            self.pane.set_whole(whole=True)
 
     # --- the filter ------------------------------------------------------------------------------
 
