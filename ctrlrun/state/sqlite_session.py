@@ -171,7 +171,8 @@ class SQLiteSession(Session):
             connection.execute("ROLLBACK")
         wanted = "FULL" if self._is_full(durable=durable) else "NORMAL"
         if wanted != self._synchronous:
-            connection.execute(f"PRAGMA synchronous={wanted}")
+            # The first statement of a connection reads the schema, and may have to wait for that.
+            patiently(lambda: connection.execute(f"PRAGMA synchronous={wanted}"))
             self._synchronous = wanted
         patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
         self.active = True
@@ -183,7 +184,9 @@ class SQLiteSession(Session):
     def commit(self) -> None:
         if self.broken is not None:
             raise self.broken
-        self.connection.execute("COMMIT")
+        connection = self.connection
+        # Beside a store that is not yet in WAL mode, readers can hold up a commit.
+        patiently(lambda: connection.execute("COMMIT"))
         self.active = False
 
     def rollback(self) -> None:
