@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
@@ -32,6 +31,7 @@ from ctrlrun_tui.data.arrivals import arrivals_line, clock_skew, count
 from ctrlrun_tui.data.messages import Counted, Fed, PolicyRead
 from ctrlrun_tui.data.models import Line, Live, Notice, Reach, Role, Row, Span, Where
 from ctrlrun_tui.data.worker import DataThread, News
+from ctrlrun_tui.ending import INTERNAL, INTERRUPTED, UNUSABLE, failed, internal
 from ctrlrun_tui.frames import thinning
 from ctrlrun_tui.layout import HORIZONTAL_BREAKPOINTS, VERTICAL_BREAKPOINTS, Layout, layout_for
 from ctrlrun_tui.screens.base import Framed
@@ -44,8 +44,6 @@ FOCUS_GRACE = 0.5
 
 ASK_AGAIN_WITHIN = timedelta(seconds=5)
 """How long the question whether a draft may be lost stands."""
-
-INTERRUPTED = 130
 
 NEWS_KEPT = 200
 """Events that wait to be put into words at most."""
@@ -97,6 +95,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self._asked_to_leave_at: datetime | None = None
         self._titled: int | None = None
         self._news: list[Event] = []
+        self._trouble: str | None = None
+        self.crash: str | None = None
 
     # --- start and end ---------------------------------------------------------------------------
 
@@ -125,6 +125,13 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
     def _end(self, code: int) -> None:
         self.exit(code, return_code=code)
+
+    def _print_error_renderables(self) -> None:
+        """A crash is one line behind the last frame, and no page of our insides."""
+        if self._exit_renderables and self.crash is None:
+            error = self._exception
+            self.crash = "the terminal cannot be used" if error is None else internal(error)
+        self._exit_renderables.clear()
 
     def _loop_of_app(self) -> Any:
         assert self._loop is not None
@@ -165,6 +172,14 @@ class ConsoleApp(App[int], inherit_bindings=False):
         if self._next_expiry is not None and now > self._next_expiry:
             self._next_expiry = None
             self._count()
+        self._tell_trouble()
+
+    def _tell_trouble(self) -> None:
+        """What went wrong with the demo's agent, once."""
+        trouble = None if self.sitting.demo is None else self.sitting.demo.trouble()
+        if trouble is not None and trouble != self._trouble:
+            self.say(self.glyphs.said(trouble), Role.NEEDS)
+        self._trouble = trouble
 
     # --- data ------------------------------------------------------------------------------------
 
@@ -187,7 +202,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         if news.store_replaced:
             self.say("the store was replaced by another one; everything is read again", Role.NEEDS)
             for view in self._views():
-                view.start_over()
+                view.store_replaced()
         if news.changed or news.store_replaced:
             self._news.extend(fed.event for fed in news.events)
             self._count()
@@ -433,22 +448,30 @@ class ConsoleApp(App[int], inherit_bindings=False):
 
 
 def run(options: Options) -> int:
-    """Run a sitting; its exit code. What cannot be begun is said in one line on stderr: 2."""
+    """Run a sitting; its exit code. What ends it early is said in one line on stderr."""
+    sitting: Sitting | None = None
     try:
         check_terminal(options)
         sitting = open_sitting(options, os.environ)
+        return _run(sitting, options)
     except CTRLRunError as error:
-        print(f"Error: {error}", file=sys.stderr)  # noqa: T201
-        return 2
+        return failed(str(error), UNUSABLE)
+    except Exception as error:
+        return failed(internal(error), INTERNAL)
+    finally:
+        if sitting is not None:
+            sitting.close()
+
+
+def _run(sitting: Sitting, options: Options) -> int:
     from ctrlrun_tui.screens.views import VIEWS
 
-    try:
-        app = ConsoleApp(sitting, VIEWS)
-        if options.snapshot is not None:
-            from ctrlrun_tui.snapshot import draw
+    app = ConsoleApp(sitting, VIEWS)
+    if options.snapshot is not None:
+        from ctrlrun_tui.snapshot import draw
 
-            return draw(app, options)
-        app.run(mouse=not options.no_mouse)
-        return app.return_code or 0
-    finally:
-        sitting.close()
+        return draw(app, options)
+    app.run(mouse=not options.no_mouse)
+    if app.crash is not None:
+        return failed(app.crash, INTERNAL)
+    return app.return_code or 0

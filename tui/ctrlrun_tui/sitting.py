@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.operator import Desk, Feed, PolicyUnread, PolicyView, ReadingDesk, read_policy
-from ctrlrun.state.location import locate
+from ctrlrun.state.location import StoreLocation, locate
 from ctrlrun_tui.arguments import Options, operator_name
 from ctrlrun_tui.data.models import Where
 from ctrlrun_tui.glyphs import Glyphs, choose_glyphs
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 PRODUCTION = frozenset({"production", "prod"})
 """Environments that look different, whatever their letters' case."""
+
+FIXED_NAME = "alice"
+FIXED_STORE = "demo/.ctrlrun/state.db"
+"""Whom and which store a picture of the demo names."""
 
 
 @dataclass
@@ -47,6 +51,7 @@ class Sitting:
     clock: Clock = utc_now
     no_color: bool = False
     make_feed: Callable[[], Feed] | None = None
+    demo: DemoHandle | None = None
     closing: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -92,15 +97,9 @@ def open_sitting(options: Options, environ: Mapping[str, str]) -> Sitting:
     and that is removed again.
     """
     with ExitStack() as started:
-        clock: Clock = utc_now
-        store_url, config = options.store_url, options.config
-        if options.demo:
-            demo = _start_demo(started, fixed=options.snapshot is not None)
-            store_url, config = demo.store_url, demo.config_path
-            clock = _clock_of(demo)
-        who = operator_name(options.as_name, environ)
-        keys = load_keys(keymap_path(environ))
-        location = locate(store_url, environ)
+        demo = _start_demo(started, fixed=_is_fixed(options)) if options.demo else None
+        clock = utc_now if demo is None else _clock_of(demo)
+        who, keys, location = _settled(options, demo, environ)
         desk = (
             ReadingDesk(location, clock=clock)
             if options.read_only
@@ -108,22 +107,45 @@ def open_sitting(options: Options, environ: Mapping[str, str]) -> Sitting:
         )
         desk.reader().close()  # refuses what cannot be read, before the screen is taken over
         no_color = bool(environ.get("NO_COLOR"))
-        encoding = getattr(sys.__stderr__, "encoding", None)
-        if options.snapshot is not None:
-            encoding = "utf-8"
         return Sitting(
             options=options,
             desk=desk,
             who=who,
-            policy=read_policy(config),
-            glyphs=choose_glyphs(environ, encoding, ascii=options.ascii),
+            policy=read_policy(options.config if demo is None else demo.config_path),
+            glyphs=_glyphs(options, environ),
             keys=keys,
             theme=MONOCHROME if no_color else options.theme,
             environ=environ,
             clock=clock,
             no_color=no_color,
+            demo=demo,
             closing=started.pop_all(),
         )
+
+
+def _is_fixed(options: Options) -> bool:
+    """Whether it is a picture of the demo, which is the same each time and on every machine."""
+    return options.demo and options.snapshot is not None
+
+
+def _settled(
+    options: Options, demo: DemoHandle | None, environ: Mapping[str, str]
+) -> tuple[str, Keys, StoreLocation]:
+    """Who answers, with which keys, on which store. A picture of the demo has nothing of ours."""
+    store_url = options.store_url if demo is None else demo.store_url
+    location = locate(store_url, environ)
+    if _is_fixed(options):
+        who = operator_name(options.as_name or FIXED_NAME, environ)
+        return who, Keys(), replace(location, shown=FIXED_STORE)
+    return operator_name(options.as_name, environ), load_keys(keymap_path(environ)), location
+
+
+def _glyphs(options: Options, environ: Mapping[str, str]) -> Glyphs:
+    """The signs that the terminal can show; a picture can show all."""
+    if options.snapshot is not None:
+        return choose_glyphs({}, "utf-8", ascii=options.ascii)
+    encoding = getattr(sys.__stderr__, "encoding", None)
+    return choose_glyphs(environ, encoding, ascii=options.ascii)
 
 
 def _start_demo(started: ExitStack, *, fixed: bool) -> DemoHandle:

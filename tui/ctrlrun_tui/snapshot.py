@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from textual.pilot import Pilot
 
 from ctrlrun_tui.actions import CARDS, VIEWS
 from ctrlrun_tui.arguments import Options
+from ctrlrun_tui.ending import REFUSED, UNUSABLE, failed
 from ctrlrun_tui.screens.view import ViewScreen
 from ctrlrun_tui.widgets.virtual_list import VirtualList
 
@@ -36,13 +36,11 @@ def draw(app: ConsoleApp, options: Options) -> int:
     name = options.view
     known = (*VIEWS, *CARDS, *_PAGES)
     if name is not None and name not in known:
-        print(f"Error: there is no view {name!r}; there are: {', '.join(known)}", file=sys.stderr)  # noqa: T201
-        return 2
+        return failed(f"there is no view {name!r}; there are: {', '.join(known)}", UNUSABLE)
     assert options.snapshot is not None
     picture = asyncio.run(_draw(app, options.size, name))
     if picture is None:
-        print(f"Error: nothing in the inbox takes {name}", file=sys.stderr)  # noqa: T201
-        return 1
+        return failed(f"nothing in the inbox takes {name}", REFUSED)
     return _write(options.snapshot, picture)
 
 
@@ -58,8 +56,7 @@ def _write(file: Path, picture: str) -> int:
     try:
         file.write_text(picture, encoding="utf-8")
     except OSError as error:
-        print(f"Error: {file}: {error.strerror}", file=sys.stderr)  # noqa: T201
-        return 2
+        return failed(f"{file}: {error.strerror or error}", UNUSABLE)
     return 0
 
 
@@ -97,7 +94,9 @@ def svg(app: ConsoleApp) -> str:
     """The screen as an SVG that names no resource elsewhere."""
     picture = app.export_screenshot(title="ctrlrun console")
     picture = _FONT_FACE.sub("", picture).replace(f'"{_FONTS}"', _LOCAL_FONTS)
-    return picture.replace(_FONTS, _LOCAL_FONTS)
+    picture = picture.replace(_FONTS, _LOCAL_FONTS)
+    # Viewers that trim the texts of an SVG take its no-break spaces for what is to be trimmed.
+    return picture.replace("<svg ", '<svg xml:space="preserve" ', 1)
 
 
 async def settled(pilot: Pilot[int]) -> None:

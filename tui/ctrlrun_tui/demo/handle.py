@@ -6,7 +6,10 @@ killed even, the pipe closes, and the agent removes the folder and ends itself.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,8 +17,10 @@ from datetime import datetime
 from pathlib import Path
 
 READY = "ready "
-_START_SECONDS = 30
+TROUBLE_FILE = "trouble.txt"
+_LOG_FILE = "agent.log"
 _STOP_SECONDS = 5
+_GIVE_UP_SECONDS = 1
 
 
 class DemoFailed(Exception):
@@ -43,10 +48,14 @@ class DemoHandle:
         """The policy that the agent works under."""
         return self.folder / "ctrlrun.yaml"
 
-    @property
-    def events_path(self) -> Path:
-        """The events file beside the store."""
-        return self.folder / ".ctrlrun" / "events.jsonl"
+    def trouble(self) -> str | None:
+        """What went wrong with the agent last, raw, or None while it is well."""
+        if self.process.poll() is not None:
+            return "the example agent has ended; what it did is still here"
+        try:
+            return f"the example agent: {(self.folder / TROUBLE_FILE).read_text('utf-8')}"
+        except OSError:
+            return None
 
     def stop(self) -> None:
         """End the agent and remove the folder; once is enough, twice does no harm."""
@@ -55,8 +64,7 @@ class DemoHandle:
         try:
             self.process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            _kill(self.process)
         if self.process.stdout is not None:
             self.process.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -68,18 +76,47 @@ def start(folder: Path, *, fixed: bool) -> DemoHandle:
     With `fixed`, it writes one scripted history with a fixed clock and counted ids and stands
     still. Raises DemoFailed when it does not come up.
     """
-    command = [sys.executable, "-m", "ctrlrun_tui.demo.agent", str(folder)]
+    command = [sys.executable, "-m", "ctrlrun_tui.demo", str(folder)]
     if fixed:
         command.append("--fixed")
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline().rstrip("\n")
-    if not line.startswith(READY):
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        raise DemoFailed(line or f"the example agent ended with status {process.returncode}")
+    with (folder / _LOG_FILE).open("w+", encoding="utf-8", errors="replace") as log:
+        # A session of its own: what the terminal sends to the console is not meant for the agent,
+        # which has to outlive it by a moment to remove the folder.
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline().rstrip("\n")
+        except BaseException:  # interrupted: the agent must not be left behind
+            _give_up(process)
+            raise
+        if not line.startswith(READY):
+            _give_up(process)
+            log.seek(0)
+            said = log.read().splitlines()
+            raise DemoFailed(said[-1] if said else "the example agent ended at once")
     moment = line.removeprefix(READY)
     return DemoHandle(process, folder, datetime.fromisoformat(moment) if fixed else None)
+
+
+def _give_up(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GIVE_UP_SECONDS)  # what it says last is worth a moment
+    _kill(process)
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """End the agent, and whatever process it is waiting for, at once."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

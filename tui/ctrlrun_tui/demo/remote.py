@@ -16,7 +16,7 @@ class Remote:
     `pause` lets `patience` seconds pass before a reply counts as lost.
     """
 
-    pause: Callable[[float], None]
+    pause: Callable[[float], object]
     patience: int
     done: list[str] = field(default_factory=list)
     mood: str = "answers"
