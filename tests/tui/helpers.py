@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import ClassVar
 
 from textual.pilot import Pilot
 
@@ -34,7 +36,17 @@ from ctrlrun_tui.widgets.countdown import age_line, left_line
 START = datetime(2026, 11, 29, 3, 12, 41, tzinfo=UTC)
 TTL = timedelta(minutes=15)
 
-__all__ = ["START", "TTL", "FrozenClock", "SmallInbox", "ask", "console", "settled", "sitting"]
+__all__ = [
+    "START",
+    "TTL",
+    "FrozenClock",
+    "SmallInbox",
+    "ask",
+    "console",
+    "new_store",
+    "settled",
+    "sitting",
+]
 
 
 class FrozenClock:
@@ -49,6 +61,13 @@ class FrozenClock:
     def advance(self, **span: float) -> None:
         """Move it on."""
         self.now += timedelta(**span)
+
+
+@contextmanager
+def new_store(folder: Path, clock: FrozenClock) -> Iterator[SQLiteStateStore]:
+    """`state.db` in a folder, open for writing."""
+    with closing(SQLiteStateStore(folder / "state.db", clock=clock)) as store:
+        yield store
 
 
 def ask(
@@ -121,7 +140,7 @@ class _Inbox(LanedPages):
         record = reader.get_approval(row.id)
         word = "gone" if record is None else str(record.status_at(now))
         cells = {**row.cells, "state": (Span(word),)}
-        return Row(row.id, cells, row.kind, record, row.lane, left=word)
+        return replace(row, cells=cells, left=word)
 
 
 def _lane(lane: Lane) -> FetchLane:
@@ -171,7 +190,7 @@ class SmallInbox(ViewScreen):
         ListLane("waiting", "waiting, soonest expiry first"),
         ListLane("AMBIGUOUS", "AMBIGUOUS, oldest first"),
     )
-    COLUMNS = (
+    COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("age", "age", 5, right=True, clock=_since),
         Column("left", "left", 10, clock=_until),
         Column("state", "state", 10),

@@ -165,18 +165,17 @@ def _check_clashes(actions: Iterable[Action]) -> None:
 
 def _check_answers(actions: Iterable[Action]) -> None:
     actions = list(actions)
-    moves = {
-        _bare(key): action for action in actions if action.name in MOVEMENT for key in action.keys
-    }
+    moves = [action for action in actions if action.name in MOVEMENT]
     for action in actions:
         if action.effect is Effect.READS:
             continue
-        for key in action.keys:
-            move = moves.get(_bare(key))
-            if move is not None:
+        bare = {_bare(key): key for key in action.keys}
+        for move in moves:
+            beside = bare.keys() & {_bare(key) for key in move.keys}
+            if beside and set(move.on) & set(action.on):
                 raise InvalidArgument(
-                    f"{key} is {action.name}, and may not lie on a key of {move.name} or beside it "
-                    "under shift or ctrl"
+                    f"{bare[min(beside)]} is {action.name}, and may not lie on a key of "
+                    f"{move.name} or beside it under shift or ctrl"
                 )
 
 

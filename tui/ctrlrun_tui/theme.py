@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from rich.color import Color as RichColor
 from rich.style import Style
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from ctrlrun_tui.data.models import Role
 
@@ -99,6 +99,7 @@ def _ansi_theme(name: str, blue: str, orange: str, *, dark: bool) -> Theme:
         luminosity_spread=0.0,
         text_alpha=1.0,
         variables={
+            **BUILTIN_THEMES[name].variables,
             "quiet": "ansi_default",
             "faint": "ansi_default",
             "cursor": "ansi_default",

@@ -15,8 +15,8 @@ from ctrlrun_tui.widgets.footer import Hint
 from ctrlrun_tui.widgets.menu import Entry, Menu
 from ctrlrun_tui.widgets.viewline import ViewLine
 
-_KEYS = 18
-_WORD = 15
+_KEYS = 15
+_WORD = 14
 
 
 class ActionMenu(Overlay[None], inherit_bindings=False):

@@ -23,7 +23,7 @@ from ctrlrun.state import PagedReader
 from ctrlrun_tui.actions import Action
 from ctrlrun_tui.data.messages import DetailRead, ReadFailed, RowsRead, ViewRead
 from ctrlrun_tui.data.models import Column, Detail, Lane, Line, Live, Role, Row, Span
-from ctrlrun_tui.data.sources import BOTTOM, TOP, Request, RowSource, answer
+from ctrlrun_tui.data.sources import BOTTOM, TOP, Place, Request, RowSource, answer
 from ctrlrun_tui.layout import Layout
 from ctrlrun_tui.screens.base import Framed
 from ctrlrun_tui.widgets.detail import DetailPane
@@ -55,6 +55,8 @@ class ViewScreen(Framed[None], inherit_bindings=False):
     LANES: ClassVar[tuple[Lane, ...]] = ()
     MARKS: ClassVar[bool] = False
     EMPTY: ClassVar[str] = "nothing here"
+    STARTS: ClassVar[Place] = TOP
+    """Where the cursor stands when the list is read anew."""
     AUTO_FOCUS = "#list"
 
     def __init__(self) -> None:
@@ -153,8 +155,12 @@ class ViewScreen(Framed[None], inherit_bindings=False):
 
     def start_over(self) -> None:
         """Read everything anew: another store, filter or order."""
-        self.list.start_over(immutable=self.source().immutable)
+        self.list.start_over(immutable=self.source().immutable, at=self.STARTS)
         self._read_view()
+
+    def store_replaced(self) -> None:
+        """Another store stands at this place: nothing that was read is of it."""
+        self.start_over()
 
     def on_store_changed(self) -> None:
         self.list.store_changed()

@@ -21,7 +21,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from ctrlrun_tui.data.models import Column, Lane, Line, Role, Row, Span
-from ctrlrun_tui.data.sources import Answer, Place, Request
+from ctrlrun_tui.data.sources import TOP, Answer, Place, Request
 from ctrlrun_tui.services import services
 from ctrlrun_tui.widgets.strips import Drawn, fit, segments, strip, width_of
 from ctrlrun_tui.widgets.window import ListLine, Window
@@ -169,11 +169,11 @@ class VirtualList(Drawn, inherit_bindings=False):
         """Whether nothing is being read for it and its cursor has rested."""
         return self._rest_timer is None and not self.window.is_reading
 
-    def start_over(self, *, immutable: bool | None = None) -> None:
-        """Read the list anew: another filter or order."""
+    def start_over(self, *, immutable: bool | None = None, at: Place = TOP) -> None:
+        """Read the list anew, from an end of it: another filter or order."""
         if immutable is not None:
             self.window.immutable = immutable
-        self.window.start_over()
+        self.window.start_over(at)
         self.pump()
 
     def store_changed(self) -> None:

@@ -214,9 +214,12 @@ class Window:
 
     # --- reading ---------------------------------------------------------------------------------
 
-    def start_over(self) -> None:
-        """Read the list anew (another filter or order), keeping the cursor if its row is in it."""
-        self._wanted = TOP
+    def start_over(self, at: Place = TOP) -> None:
+        """Read the list anew (another filter or order), keeping the cursor if its row is in it.
+
+        Read from its bottom, the cursor goes to the last row.
+        """
+        self._wanted = at
         self._held = None
         self.unseen_above = 0
 

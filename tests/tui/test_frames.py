@@ -1,0 +1,166 @@
+"""Thinned frames: what the terminal shows is the same, and far fewer bytes say it."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from ctrlrun_tui.frames import Shown
+
+STYLES = (
+    "",
+    "1",
+    "2",
+    "38;2;1;2;3;48;2;9;9;9",
+    "38;2;4;5;6;48;2;9;9;9",
+    "1;7;38;2;1;2;3;48;2;9;9;9",
+    "39;49",
+    "2;39;49",
+    "94;49",
+    "38;5;7;48;5;0",
+)
+WIDTH, HEIGHT = 12, 4
+
+
+class Terminal:
+    """As much of a terminal as frames use."""
+
+    def __init__(self) -> None:
+        self.cells: dict[tuple[int, int], tuple[str, frozenset[str], str, str]] = {}
+        self.pen: tuple[frozenset[str], str, str] = (frozenset(), "39", "49")
+        self.x = self.y = 0
+
+    def write(self, data: str) -> None:
+        for token in re.finditer(r"\x1b\[([\d;?]*)([A-Za-z])|\n|([^\x00-\x1f])", data):
+            if token[2] == "H":
+                self.y, self.x = (int(part) - 1 for part in token[1].split(";"))
+            elif token[2] == "m":
+                self._style(token[1])
+            elif token[3]:
+                self._put(token[3])
+
+    def _style(self, codes: str) -> None:
+        attributes, colour, ground = self.pen
+        left = codes.split(";") if codes else ["0"]
+        while left:
+            code = left.pop(0)
+            if code == "0":
+                attributes, colour, ground = frozenset(), "39", "49"
+            elif code in ("38", "48"):
+                count = 4 if left[0] == "2" else 2
+                value = ";".join([code, *left[:count]])
+                left = left[count:]
+                colour, ground = (value, ground) if code == "38" else (colour, value)
+            elif int(code) in (*range(30, 40), *range(90, 98)):
+                colour = code
+            elif int(code) in (*range(40, 50), *range(100, 108)):
+                ground = code
+            else:
+                attributes |= {code}
+        self.pen = (attributes, colour, ground)
+
+    def _put(self, character: str) -> None:
+        width = cell_len(character)
+        if width == 0:
+            text, *pen = self.cells.get((self.y, self.x - 1), (" ", *self.pen))
+            self.cells[self.y, self.x - 1] = (text + character, *pen)  # type: ignore[assignment]
+            return
+        self.cells[self.y, self.x] = (character, *self.pen)
+        if width == 2:
+            self.cells[self.y, self.x + 1] = ("", *self.pen)
+        self.x += width
+
+
+def _piece(text: str, style: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m" if style else text
+
+
+_TEXT = st.text(st.sampled_from("ab 019─▸日本é\u0301"), min_size=1, max_size=4)
+_STRETCH = st.tuples(
+    st.integers(0, HEIGHT - 1),
+    st.integers(0, WIDTH - 1),
+    st.lists(st.tuples(_TEXT, st.sampled_from(STYLES)), min_size=1, max_size=3),
+)
+
+
+def _frame(stretches: list[tuple[int, int, list[tuple[str, str]]]]) -> str:
+    drawn = [
+        f"\x1b[{y + 1};{x + 1}H" + "".join(_piece(text, style) for text, style in pieces) + "\n"
+        for y, x, pieces in stretches
+    ]
+    return "".join(drawn) + "\x1b[1;1H"
+
+
+@given(st.lists(st.lists(_STRETCH, min_size=1, max_size=4), min_size=1, max_size=6))
+def test_the_terminal_shows_the_same_whatever_was_drawn(
+    frames: list[list[tuple[int, int, list[tuple[str, str]]]]],
+) -> None:
+    plain, thinned, shown = Terminal(), Terminal(), Shown()
+    for stretches in frames:
+        # A mark with nothing to stand on, or half a wide character overwritten, is drawn by no
+        # widget of ours: lines are composed of whole cells.
+        frame = _frame([s for s in stretches if not s[2][0][0].startswith("\u0301")])
+        if frame == "\x1b[1;1H":
+            continue
+        plain.write(frame)
+        thinned.write(shown.thin(frame))
+    odd = {y for (y, _), cell in plain.cells.items() if len(cell[0]) != 1 or cell_len(cell[0]) != 1}
+    for place, cell in plain.cells.items():
+        if place[0] not in odd:
+            assert thinned.cells[place] == cell
+    assert (plain.x, plain.y, thinned.pen) == (thinned.x, thinned.y, (frozenset(), "39", "49"))
+
+
+def _lines(*texts: str) -> str:
+    style = "38;2;220;226;232;48;2;16;20;24"
+    return _frame([(y, 0, [(text, style)]) for y, text in enumerate(texts)])
+
+
+def test_a_countdown_costs_its_digits() -> None:
+    shown = Shown()
+    whole = shown.thin(_lines("  4:18  ◇ 10:42", "  3:58  ◇ 11:02"))
+    ticked = shown.thin(_lines("  4:19  ◇ 10:41", "  3:59  ◇ 11:01"))
+    assert "4:1" in whole
+    assert re.sub(r"\x1b\[[\d;]*[Hm]", "", ticked) == "9191"
+    assert len(ticked) < 100
+
+
+def test_the_same_frame_again_costs_nothing() -> None:
+    shown = Shown()
+    shown.thin(_lines("one", "two"))
+    assert shown.thin(_lines("one", "two")) == ""
+
+
+def test_what_is_not_understood_is_passed_on_and_everything_is_forgotten() -> None:
+    shown = Shown()
+    frame = _lines("one", "two")
+    shown.thin(frame)
+    for sequence in ("\x1b[2J", "\x1b[?1049h", "\x1b[3;4r", "\x1bc"):
+        assert shown.thin(sequence) == sequence
+        assert "one" in shown.thin(frame)
+
+
+def test_title_bell_and_questions_pass_and_nothing_is_forgotten() -> None:
+    shown = Shown()
+    frame = _lines("one", "two")
+    shown.thin(frame)
+    for sequence in ("\x1b]2;ctrlrun\x07", "\a", "\x1b[6n", "\x1b[?2026h"):
+        assert shown.thin(sequence) == sequence
+    assert shown.thin(frame) == ""
+
+
+def test_after_forgetting_a_frame_is_sent_whole() -> None:
+    shown = Shown()
+    shown.thin(_lines("one", "two"))
+    shown.forget()
+    assert "one" in shown.thin(_lines("one", "two"))
+
+
+def test_a_line_with_characters_of_doubtful_width_is_sent_as_it_came() -> None:
+    shown = Shown()
+    shown.thin(_lines("pay 日本 10:42"))
+    again = shown.thin(_lines("pay 日本 10:41"))
+    assert "pay 日本 10:41" in again
