@@ -1,8 +1,8 @@
 """An agent for the tests of the cards: a program of its own that writes a store, then says what.
 
-    python -m tests.tui.card_agent FOLDER
+    python -m tests.tui.card_agent FOLDER [now]
 
-FOLDER gets `ctrlrun.yaml` and `state.db`; stdout one JSON object: request ids and effect keys by
+Its clock starts at a fixed time, or a minute ago with `now`. FOLDER gets `ctrlrun.yaml` and `state.db`; stdout one JSON object: request ids and effect keys by
 the names that the tests call them.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ctrlrun import Action, ApprovalRequired, Control, Policy, Principal, SQLiteStateStore
+from ctrlrun.clock import utc_now
 
 START = datetime(2026, 11, 29, 3, 0, tzinfo=UTC)
 
@@ -45,7 +46,8 @@ LONG = "x" * 5000
 class Clock:
     """Time as the scene tells it."""
 
-    now = START
+    def __init__(self, now: datetime) -> None:
+        self.now = now
 
     def __call__(self) -> datetime:
         return self.now
@@ -57,8 +59,8 @@ class Clock:
 class Agent:
     """An agent that proposes, and takes what comes."""
 
-    def __init__(self, folder: Path) -> None:
-        self.clock = Clock()
+    def __init__(self, folder: Path, start: datetime) -> None:
+        self.clock = Clock(start)
         source = folder / "ctrlrun.yaml"
         source.write_text(POLICY, encoding="utf-8")
         self.store = SQLiteStateStore(folder / "state.db", clock=self.clock)
@@ -116,9 +118,9 @@ def mail(number: object, **more: Any) -> dict[str, Any]:
     return {"message_id": str(number), "to": "cfo@example.com", **more}
 
 
-def play(folder: Path) -> dict[str, Any]:
+def play(folder: Path, start: datetime) -> dict[str, Any]:
     """Write the scene."""
-    agent = Agent(folder)
+    agent = Agent(folder, start)
     found: dict[str, Any] = {
         "low": agent.ask("email.send", mail(1, count=1, text="1")),
         "high": agent.ask("stripe.refund", refund(200000, "txn_8"), agent="refund-agent"),
@@ -136,4 +138,5 @@ def play(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(play(Path(sys.argv[1]))))
+    begin = utc_now() - timedelta(minutes=1) if sys.argv[2:] == ["now"] else START
+    print(json.dumps(play(Path(sys.argv[1]), begin)))
