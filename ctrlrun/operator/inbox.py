@@ -31,7 +31,7 @@ KEPT_EXPIRED = timedelta(minutes=10)
 """How long an expired request stays in view."""
 
 LOOKED_AT = 1_000
-"""Items that are looked at to say how many a filter hides; of more, it is a lower bound."""
+"""Items that one step of a search looks at, and a count of what a filter hides."""
 
 _CAN_EXPIRE = (ApprovalStatus.PENDING, ApprovalStatus.GRANTED, ApprovalStatus.EXPIRED)
 
@@ -44,6 +44,18 @@ class Lane(StrEnum):
     AMBIGUOUS = "AMBIGUOUS"  # effects that a person has to resolve, oldest first
     LAPSED = "lapsed"  # leases without outcome: the next attempt makes them AMBIGUOUS
     UNSPENT = "unspent"  # granted, and not yet presented by the agent
+
+
+_LANE_OF_STATE = {
+    "pending": Lane.WAITING,
+    "granted": Lane.UNSPENT,
+    "expired": Lane.EXPIRED,
+    "ambiguous": Lane.AMBIGUOUS,
+    "lapsed": Lane.LAPSED,
+    "reserved": Lane.LAPSED,
+    "executing": Lane.LAPSED,
+}
+"""Where items of a state stand; of any other state there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +138,11 @@ def lane_page(
         rows = _rows(look, lane, page.items)
         ends = len(page.items) + len(page.damaged) < limit
         return LanePage(lane, rows, page.before, page.after, page.damaged, ends)
+    state = wanted.exact("state")
+    if state is not None and _LANE_OF_STATE.get(state) is not lane:
+        return LanePage(lane, (), None, None, ends=True)
     passes = partial(_passes, look, wanted, now)
-    found = search(read, passes, before=before, after=after, at_least=limit)
+    found = search(read, passes, before=before, after=after, at_least=limit, budget=LOOKED_AT)
     rows = _rows(look, lane, found.items)
     return LanePage(lane, rows, found.before, found.after, found.damaged, found.exhausted)
 
