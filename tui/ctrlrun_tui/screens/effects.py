@@ -1,14 +1,13 @@
 """Effects: all of them, newest or oldest first, with their attempt, lease and resolver.
 
 An effect can change at any place of the list and never leaves it. A filter that names a state reads
-an index; any other one looks through the list, page by page, and its rows are read again no more
-often than that is cheap.
+an index; any other one looks through the list page by page.
 """
 
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
 from ctrlrun.effect import HELD_STATES, EffectRecord, EffectState
@@ -18,16 +17,14 @@ from ctrlrun.operator import (
     RowKind,
     effect_document,
     effect_facts,
-    find_action,
-    parse,
     search,
 )
+from ctrlrun.operator.lookups import Lookups, lookups
 from ctrlrun.operator.pages import ReadsPages
 from ctrlrun.operator.wording import left_text
 from ctrlrun.state import PagedReader
 from ctrlrun.state.page import START
 from ctrlrun_tui.actions import EFFECTS, Action
-from ctrlrun_tui.data.messages import RowsRead
 from ctrlrun_tui.data.models import Column, Detail, Line, Role, Row, Span
 from ctrlrun_tui.data.sources import Edge, Place, RowPage
 from ctrlrun_tui.glyphs import Glyphs
@@ -42,17 +39,17 @@ from ctrlrun_tui.screens.cells import (
     state_line,
 )
 from ctrlrun_tui.screens.details import effect_detail, gone_detail
-from ctrlrun_tui.screens.view import ViewScreen
+from ctrlrun_tui.screens.searched import SearchedView
 from ctrlrun_tui.widgets.countdown import age_line, left_line
 
-SEARCH_SHARE = 10
-"""A list that is searched for rests this many times as long as its search took."""
+LOOKED_AT = 5_000
+"""Effects that one step of a search looks at."""
 
-LOOKED_AT = 1_000
-"""Effects that are looked at to say how many a filter hides."""
-
-LOOKED_AT_WHOLE = 200
+LOOKED_AT_WHOLE = 500
 """The same where the filter asks for what stands in receipts."""
+
+COUNTED = 5
+"""A fifth of that is looked at to say how many a filter hides."""
 
 HIDDEN = "the filter hides it now"
 
@@ -93,11 +90,12 @@ class EffectRows:
 
     def fetch(self, reader: PagedReader, place: Place, limit: int, now: datetime) -> RowPage:
         """A page in the order of the screen."""
+        look = lookups(reader)
         key = None if self._wanted is None else self._wanted.exact("key")
         if key is not None:
-            return self._one(reader, key, place, now)
-        found = self._found(reader, place, limit, now)
-        rows = tuple(self._row(reader, record) for record in found.items)
+            return self._one(reader, look, key, place, now)
+        found = self._found(reader, look, place, limit, now)
+        rows = tuple(self._row(look, record) for record in found.items)
         if self._newest_first:
             return RowPage(rows[::-1], found.after, found.before, found.exhausted)
         return RowPage(rows, found.before, found.after, found.exhausted)
@@ -107,22 +105,25 @@ class EffectRows:
         record = reader.get_effect(row.id)
         if record is None:
             return None
-        shown = self._row(reader, record)
-        if passes(reader, self._wanted, now, record):
+        look = lookups(reader)
+        shown = self._row(look, record)
+        if passes(look, self._wanted, now, record):
             return shown
         return Row(shown.id, shown.cells, record=record, left=HIDDEN)
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _one(self, reader: PagedReader, key: str, place: Place, now: datetime) -> RowPage:
+    def _one(
+        self, reader: PagedReader, look: Lookups, key: str, place: Place, now: datetime
+    ) -> RowPage:
         """The only effect that can pass."""
         record = reader.get_effect(key) if place.edge in (Edge.TOP, Edge.BOTTOM) else None
-        if record is None or not passes(reader, self._wanted, now, record):
+        if record is None or not passes(look, self._wanted, now, record):
             return RowPage(ends=True)
-        return RowPage((self._row(reader, record),), key, key, ends=True)
+        return RowPage((self._row(look, record),), key, key, ends=True)
 
     def _found(
-        self, reader: PagedReader, place: Place, limit: int, now: datetime
+        self, reader: PagedReader, look: Lookups, place: Place, limit: int, now: datetime
     ) -> Found[EffectRecord]:
         read = effect_pages(reader, self._wanted)
         older = Edge.BELOW if self._newest_first else Edge.ABOVE
@@ -135,12 +136,13 @@ class EffectRows:
             page = read(before=before, after=after, limit=limit)
             size = len(page.items) + len(page.damaged)
             return Found(page.items, page.before, page.after, size, size < limit, page.damaged)
-        keep = partial(passes, reader, self._wanted, now)
-        return search(read, keep, before=before, after=after, at_least=limit)
+        keep = partial(passes, look, self._wanted, now)
+        budget = budget_of(self._wanted)
+        return search(read, keep, before=before, after=after, at_least=limit, budget=budget)
 
-    def _row(self, reader: PagedReader, record: EffectRecord) -> Row:
+    def _row(self, look: Lookups, record: EffectRecord) -> Row:
         glyphs = self._glyphs
-        action = find_action(reader, record.action_id, record.effect_key)
+        action = look.action(record)
         resolver = record.resolved_by
         cells: dict[str, Line] = {
             "state": state_line(*_stored_state(record), glyphs),
@@ -171,32 +173,37 @@ def effect_pages(reader: PagedReader, wanted: Filter | None) -> ReadsPages[Effec
     return partial(reader.effects_page, **({} if wanted is None else wanted.page_filters()))
 
 
-def passes(reader: PagedReader, wanted: Filter | None, now: datetime, record: EffectRecord) -> bool:
-    """Whether an effect passes; its action is read only when the filter asks for it."""
+def passes(look: Lookups, wanted: Filter | None, now: datetime, record: EffectRecord) -> bool:
+    """Whether an effect passes; its action is looked for only when the filter asks for it."""
     if wanted is None:
         return True
-    action = None
-    if wanted.needs_action:
-        action = find_action(reader, record.action_id, record.effect_key)
+    action = look.action(record) if wanted.needs_action else None
     return wanted.matches(record, action=action, now=now)
+
+
+def budget_of(wanted: Filter) -> int:
+    """How many effects one step of a search looks at."""
+    return LOOKED_AT_WHOLE if wanted.needs_action else LOOKED_AT
 
 
 def hidden_count(reader: PagedReader, wanted: Filter, now: datetime) -> tuple[int, bool]:
     """How many of the newest effects a filter hides, and whether it may be more than that."""
-    budget = LOOKED_AT_WHOLE if wanted.needs_action else LOOKED_AT
+    budget = budget_of(wanted) // COUNTED
+    look = lookups(reader)
     found = search(
         reader.effects_page,
-        lambda record: not passes(reader, wanted, now, record),
+        lambda record: not passes(look, wanted, now, record),
         at_least=budget,
         budget=budget,
     )
     return len(found.items), not found.exhausted
 
 
-class EffectsView(ViewScreen, inherit_bindings=False):
+class EffectsView(SearchedView, inherit_bindings=False):
     """View 2."""
 
     PLACE = EFFECTS
+    KIND = RowKind.EFFECTS
     EMPTY = "no effect so far"
     COLUMNS = (
         Column("age", "age", 5, right=True, clock=age_cell),
@@ -212,23 +219,15 @@ class EffectsView(ViewScreen, inherit_bindings=False):
     def __init__(self) -> None:
         super().__init__()
         self.newest_first = True
-        self._search_began: datetime | None = None
-        self._search_again_at: datetime | None = None
-        self._search_waits = False
 
     # --- what a view says ------------------------------------------------------------------------
 
     def source(self) -> EffectRows:
-        wanted = self._wanted()
-        return EffectRows(self.console_app.glyphs, wanted, newest_first=self.newest_first)
+        glyphs = self.console_app.glyphs
+        return EffectRows(glyphs, self.wanted, newest_first=self.newest_first)
 
-    def _wanted(self) -> Filter | None:
-        if not self.filter_text:
-            return None
-        return parse(self.filter_text, RowKind.EFFECTS, now=self.console_app.clock())
-
-    def check_filter(self, text: str, now: datetime) -> None:
-        parse(text, RowKind.EFFECTS, now=now)
+    def hidden(self, reader: PagedReader, wanted: Filter, now: datetime) -> tuple[int, bool]:
+        return hidden_count(reader, wanted, now)
 
     def detail(self, reader: PagedReader, row: Row, now: datetime) -> Detail | None:
         glyphs = self.console_app.glyphs
@@ -238,11 +237,7 @@ class EffectsView(ViewScreen, inherit_bindings=False):
         return effect_detail(row.id, effect_facts(reader, record, now), glyphs, now)
 
     def view_line(self, reader: PagedReader, now: datetime) -> tuple[Line, Line]:
-        wanted = self._wanted()
-        right: Line = ()
-        if wanted is not None:
-            hidden, more = hidden_count(reader, wanted, now)
-            right = (Span(f"hides {hidden:,}{'+' if more else ''}", Role.NEEDS),)
+        right = self.hides_line(reader, now)
         order = "newest first" if self.newest_first else "oldest first"
         parts = (Span("Effects"), Span(order, Role.QUIET), *_counts(reader, now))
         return joined(
@@ -252,40 +247,6 @@ class EffectsView(ViewScreen, inherit_bindings=False):
     def on_resize(self) -> None:
         super().on_resize()
         self._read_view()
-
-    def set_filter(self, text: str) -> None:
-        self.list.empty = "nothing matches" if text else self.EMPTY
-        self._search_again_at = None
-        super().set_filter(text)
-
-    # --- reading again ---------------------------------------------------------------------------
-
-    def on_store_changed(self) -> None:
-        now = self.console_app.clock()
-        rests = self._search_again_at is not None and now < self._search_again_at
-        if self.filter_text and rests:
-            self._search_waits = True
-            self._read_view()
-            self._detail_due = True
-            self._read_detail_when_due(now)
-            return
-        self._search_waits = False
-        self._search_began = now
-        super().on_store_changed()
-
-    def on_rows_read(self, message: RowsRead) -> None:
-        super().on_rows_read(message)
-        if self._search_began is not None and not self.list.window.is_reading:
-            now = self.console_app.clock()
-            took = now - self._search_began
-            self._search_again_at = now + SEARCH_SHARE * max(took, timedelta(0))
-            self._search_began = None
-
-    def on_tick(self, now: datetime) -> None:
-        super().on_tick(now)
-        again_at = self._search_again_at
-        if self._search_waits and (again_at is None or now >= again_at):
-            self.on_store_changed()
 
     # --- actions ---------------------------------------------------------------------------------
 

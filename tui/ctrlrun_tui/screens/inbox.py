@@ -20,7 +20,6 @@ from ctrlrun.operator import (
     effect_document,
     effect_facts,
     inbox_counts,
-    parse,
     request_document,
     request_standing,
 )
@@ -33,16 +32,17 @@ from ctrlrun_tui.data.models import Column, Detail, Line, Role, Row, Span
 from ctrlrun_tui.screens.cells import counted, cut_values, joined, room_for_counts
 from ctrlrun_tui.screens.details import effect_detail, gone_detail, request_detail
 from ctrlrun_tui.screens.inbox_rows import LANES, InboxRows, age_cell, item_of, left_cell
-from ctrlrun_tui.screens.view import ViewScreen
+from ctrlrun_tui.screens.searched import SearchedView
 
 LOOK_AGAIN = timedelta(seconds=5)
 """How often the lanes are counted although nothing was written: leases end by the clock alone."""
 
 
-class InboxView(ViewScreen, inherit_bindings=False):
+class InboxView(SearchedView, inherit_bindings=False):
     """View 1."""
 
     PLACE = INBOX
+    KIND = RowKind.INBOX
     MARKS = True
     EMPTY = "nothing waits for a human"
     LANES = LANES
@@ -64,15 +64,10 @@ class InboxView(ViewScreen, inherit_bindings=False):
     # --- what a view says ------------------------------------------------------------------------
 
     def source(self) -> InboxRows:
-        return InboxRows(self.console_app.glyphs, self._wanted())
+        return InboxRows(self.console_app.glyphs, self.wanted)
 
-    def _wanted(self) -> Filter | None:
-        if not self.filter_text:
-            return None
-        return parse(self.filter_text, RowKind.INBOX, now=self.console_app.clock())
-
-    def check_filter(self, text: str, now: datetime) -> None:
-        parse(text, RowKind.INBOX, now=now)
+    def hidden(self, reader: PagedReader, wanted: Filter, now: datetime) -> tuple[int, bool]:
+        return hidden_count(reader, wanted, now)
 
     def detail(self, reader: PagedReader, row: Row, now: datetime) -> Detail | None:
         item, glyphs = item_of(row), self.console_app.glyphs
@@ -90,21 +85,13 @@ class InboxView(ViewScreen, inherit_bindings=False):
         return request_detail(row.id, facts, standing, item.refused if granted else None, glyphs)
 
     def view_line(self, reader: PagedReader, now: datetime) -> tuple[Line, Line]:
-        wanted = self._wanted()
-        right: Line = ()
-        if wanted is not None:
-            hidden, more = hidden_count(reader, wanted, now)
-            right = (Span(f"hides {hidden:,}{'+' if more else ''}", Role.NEEDS),)
+        right = self.hides_line(reader, now)
         room = room_for_counts(self.console_app.size.width, self.filter_text, right)
         return joined(counts_of(inbox_counts(reader, now)), room), right
 
     def copied(self, row: Row) -> tuple[str, str]:
         item_id = item_of(row).item_id
         return item_id, item_id
-
-    def set_filter(self, text: str) -> None:
-        self.list.empty = "nothing matches" if text else self.EMPTY
-        super().set_filter(text)
 
     def on_resize(self) -> None:
         super().on_resize()
