@@ -330,6 +330,9 @@ def _history(
     history = facts.timeline
     if not history.complete:
         yield Prose(words("what came before is left out here", Role.QUIET))
+    for damage in history.damaged:
+        text = f"{damage.table} {damage.row_id} cannot be read: {damage.detail}"
+        yield Prose(line(Span(glyphs.said(text), Role.NEEDS)), line(Span(glyphs.denied)))
     yield from timeline_lines(
         history.entries, glyphs, now, whole=whole, said_above=facts.record.error
     )

@@ -7,6 +7,7 @@ an index; any other one looks through the list page by page.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
@@ -22,7 +23,7 @@ from ctrlrun.operator import (
 from ctrlrun.operator.lookups import Lookups, lookups
 from ctrlrun.operator.pages import ReadsPages
 from ctrlrun.operator.wording import left_text
-from ctrlrun.state import PagedReader
+from ctrlrun.state import Damage, PagedReader
 from ctrlrun.state.page import START
 from ctrlrun_tui.actions import EFFECTS, Action
 from ctrlrun_tui.data.models import Column, Detail, Line, Role, Row, Span
@@ -83,9 +84,17 @@ class EffectRows:
 
     immutable = False
 
-    def __init__(self, glyphs: Glyphs, wanted: Filter | None, *, newest_first: bool) -> None:
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        wanted: Filter | None,
+        damaged: Callable[[tuple[Damage, ...]], None],
+        *,
+        newest_first: bool,
+    ) -> None:
         self._glyphs = glyphs
         self._wanted = wanted
+        self._damaged = damaged
         self._newest_first = newest_first
 
     def fetch(self, reader: PagedReader, place: Place, limit: int, now: datetime) -> RowPage:
@@ -95,6 +104,7 @@ class EffectRows:
         if key is not None:
             return self._one(reader, look, key, place, now)
         found = self._found(reader, look, place, limit, now)
+        self._damaged(found.damaged)
         rows = tuple(self._row(look, record) for record in found.items)
         if self._newest_first:
             return RowPage(rows[::-1], found.after, found.before, found.exhausted)
@@ -224,7 +234,7 @@ class EffectsView(SearchedView, inherit_bindings=False):
 
     def source(self) -> EffectRows:
         glyphs = self.console_app.glyphs
-        return EffectRows(glyphs, self.wanted, newest_first=self.newest_first)
+        return EffectRows(glyphs, self.wanted, self.damage.hear, newest_first=self.newest_first)
 
     def hidden(self, reader: PagedReader, wanted: Filter, now: datetime) -> tuple[int, bool]:
         return hidden_count(reader, wanted, now)

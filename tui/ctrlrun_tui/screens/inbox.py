@@ -64,7 +64,7 @@ class InboxView(SearchedView, inherit_bindings=False):
     # --- what a view says ------------------------------------------------------------------------
 
     def source(self) -> InboxRows:
-        return InboxRows(self.console_app.glyphs, self.wanted)
+        return InboxRows(self.console_app.glyphs, self.wanted, self.damage.hear)
 
     def hidden(self, reader: PagedReader, wanted: Filter, now: datetime) -> tuple[int, bool]:
         return hidden_count(reader, wanted, now)

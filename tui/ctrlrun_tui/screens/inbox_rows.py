@@ -6,7 +6,7 @@ so that a request that is granted under the cursor stays where it was and is not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -21,7 +21,7 @@ from ctrlrun.operator import (
     lane_page,
     request_standing,
 )
-from ctrlrun.state import PagedReader
+from ctrlrun.state import Damage, PagedReader
 from ctrlrun_tui.data.models import Lane as ListLane
 from ctrlrun_tui.data.models import Line, Role, Row, Span
 from ctrlrun_tui.data.sources import END_OF_LANE, FetchLane, LanedPages, RowPage, one_page
@@ -79,9 +79,15 @@ class InboxRows:
 
     immutable = False
 
-    def __init__(self, glyphs: Glyphs, wanted: Filter | None = None) -> None:
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        wanted: Filter | None,
+        damaged: Callable[[tuple[Damage, ...]], None],
+    ) -> None:
         self._glyphs = glyphs
         self._wanted = wanted
+        self._damaged = damaged
         self._pages = LanedPages([(lane.key, self._lane(Lane(lane.key))) for lane in LANES])
         self.fetch = self._pages.fetch
 
@@ -118,12 +124,14 @@ class InboxRows:
                 from_end=from_end,
                 wanted=self._wanted,
             )
+            self._damaged(page.damaged)
             return RowPage(tuple(map(self._row, page.rows)), page.before, page.after, page.ends)
 
         return fetch
 
     def _expired(self, reader: PagedReader, limit: int, now: datetime) -> Sequence[Row]:
         page = lane_page(reader, Lane.EXPIRED, now, limit=EXPIRED_SHOWN, wanted=self._wanted)
+        self._damaged(page.damaged)
         return [self._row(item) for item in page.rows]
 
     def _row(self, item: InboxRow) -> Row:

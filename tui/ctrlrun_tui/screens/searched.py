@@ -12,6 +12,7 @@ from datetime import datetime
 
 from ctrlrun.operator import Filter, RowKind, parse
 from ctrlrun.state import PagedReader
+from ctrlrun_tui.data.damaged import Damaged
 from ctrlrun_tui.data.messages import RowsRead
 from ctrlrun_tui.data.models import Line, Role, Span
 from ctrlrun_tui.screens.view import ViewScreen
@@ -32,6 +33,7 @@ class SearchedView(ViewScreen, inherit_bindings=False):
         self._search_waits = False
         self._hides: Line = ()
         self._hides_again_at: datetime | None = None
+        self.damage = Damaged()
 
     @abstractmethod
     def hidden(self, reader: PagedReader, wanted: Filter, now: datetime) -> tuple[int, bool]:
@@ -66,6 +68,16 @@ class SearchedView(ViewScreen, inherit_bindings=False):
             self._hides_again_at = clock() + SHARE * (clock() - began)
         return self._hides
 
+    def show_view_line(self) -> None:
+        left = self._left
+        self._left = (*left, *self.damage.told(self.console_app.glyphs))
+        super().show_view_line()
+        self._left = left
+
+    def store_replaced(self) -> None:
+        self.damage = Damaged()
+        super().store_replaced()
+
     # --- reading again ---------------------------------------------------------------------------
 
     def on_store_changed(self) -> None:
@@ -80,6 +92,7 @@ class SearchedView(ViewScreen, inherit_bindings=False):
 
     def on_rows_read(self, message: RowsRead) -> None:
         super().on_rows_read(message)
+        self.show_view_line()
         if self._search_began is not None and not self.list.window.is_reading:
             now = self.console_app.clock()
             self._search_again_at = now + SHARE * (now - self._search_began)
