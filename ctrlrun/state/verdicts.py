@@ -246,11 +246,8 @@ def resolve(
     if attempt not in (None, record.attempt) or action_id not in (None, record.action_id):
         return Verdict(refusal=_moved_on(record))
     if record.state is not EffectState.AMBIGUOUS:
-        return Verdict(
-            refusal=InvalidArgument(
-                f"{effect_key} is {record.state}; only an ambiguous effect can be resolved"
-            )
-        )
+        text = f"{effect_key} is {record.state}; only an ambiguous effect can be resolved"
+        return Verdict(refusal=InvalidArgument(text))
     target = EffectState(str(state))
     cause = "" if record.error is None else f" (was: {record.error})"
     return Verdict(
