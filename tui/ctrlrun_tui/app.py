@@ -27,11 +27,12 @@ from ctrlrun_tui.actions import INBOX
 from ctrlrun_tui.arguments import Options
 from ctrlrun_tui.cards.memory import CardMemory
 from ctrlrun_tui.clipboard import copy_sequence
-from ctrlrun_tui.data.arrivals import arrivals_line, clock_skew, count
+from ctrlrun_tui.data.arrivals import arrivals_line, count, skew_line
 from ctrlrun_tui.data.messages import Counted, Fed, PolicyRead
 from ctrlrun_tui.data.models import Line, Live, Notice, Reach, Role, Row, Span, Where
 from ctrlrun_tui.data.worker import DataThread, News
-from ctrlrun_tui.ending import INTERNAL, INTERRUPTED, UNUSABLE, failed, internal
+from ctrlrun_tui.driver import lasting
+from ctrlrun_tui.ending import HUNG_UP, INTERNAL, INTERRUPTED, UNUSABLE, failed, internal
 from ctrlrun_tui.frames import thinning
 from ctrlrun_tui.layout import HORIZONTAL_BREAKPOINTS, VERTICAL_BREAKPOINTS, Layout, layout_for
 from ctrlrun_tui.screens.base import Framed
@@ -101,7 +102,13 @@ class ConsoleApp(App[int], inherit_bindings=False):
     # --- start and end ---------------------------------------------------------------------------
 
     def get_driver_class(self) -> type[Driver]:
-        return thinning(super().get_driver_class())
+        return lasting(thinning(super().get_driver_class()), self._terminal_gone)
+
+    def _terminal_gone(self) -> None:
+        """There is no terminal any more: the sitting ends as if it had been hung up on."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._end, HUNG_UP)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return dict(OTHER_THEMES)
@@ -207,9 +214,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
             self._news.extend(fed.event for fed in news.events)
             self._count()
             self._store_changed()
-        skew = clock_skew(news.events, self.clock())
-        if skew:
-            self.say(skew, Role.NEEDS)
+        if news.skew is not None:
+            self.say(skew_line(news.skew), Role.NEEDS)
 
     def _take_live(self, news: News) -> None:
         before = self.live

@@ -1,23 +1,17 @@
-"""What came in: how much waits now, the sentence for the notice, and whether clocks disagree."""
+"""What came in: how much waits now, and the sentences for the notice."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from ctrlrun.operator import FeedEvent, InboxCounts, Lane, inbox_counts, inbox_row, lane_page
+from ctrlrun.operator import InboxCounts, Lane, inbox_counts, inbox_row, lane_page
 from ctrlrun.operator.wording import left_text
 from ctrlrun.receipt import Event
 from ctrlrun.receipt.events import EventType
 from ctrlrun.state import PagedReader
 from ctrlrun_tui.data.models import Line, Role, Span
 from ctrlrun_tui.glyphs import Glyphs
-
-MOST_SKEW = timedelta(seconds=2)
-"""How far the time of an event that just arrived may be off this clock before it is said."""
-
-JUST = timedelta(seconds=60)
-"""Events older than this by both clocks came late; their times say nothing about skew."""
 
 
 def count(reader: PagedReader, now: datetime) -> tuple[InboxCounts, datetime | None]:
@@ -63,12 +57,7 @@ def _item(reader: PagedReader, event: Event, now: datetime, glyphs: Glyphs) -> s
     return f"{what} is AMBIGUOUS"
 
 
-def clock_skew(events: Sequence[FeedEvent], now: datetime) -> str:
-    """A sentence when an event that just arrived carries a time far off this clock."""
-    if not events:
-        return ""
-    skew = events[-1].event.ts - now
-    if not MOST_SKEW < abs(skew) < JUST:
-        return ""
+def skew_line(skew: timedelta) -> str:
+    """How far the clock of an event that just arrived is off this one."""
     direction = "ahead of" if skew > timedelta(0) else "behind"
     return f"an agent's clock is {abs(skew.total_seconds()):.1f} s {direction} this one"

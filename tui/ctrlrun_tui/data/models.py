@@ -116,6 +116,13 @@ class Prose:
 
 
 @dataclass(frozen=True, slots=True)
+class Verbatim:
+    """A line of a text whose indentation says something; what is too long goes on below."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pair:
     """A field in two columns, `left` beside `right`; `sign` in the gutter says that they differ."""
 
@@ -133,7 +140,7 @@ class Clocked:
 
 
 BLANK = Prose(())
-DetailLine = Fact | Prose | Pair | Clocked
+DetailLine = Fact | Prose | Pair | Verbatim | Clocked
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from ctrlrun.operator import Feed, FeedBatch, FeedError, FeedEvent
 
@@ -18,8 +19,8 @@ EVENTS_KEPT = 2_000
 
 NOTICES_KEPT = 5
 
-WAIT = 1.0
-"""Seconds that the feed sleeps at most before it looks again, however still its watchers are."""
+WAIT = 10.0
+"""Seconds that the feed sleeps at most; it knows better when the next look is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class News:
     store_replaced: bool = False
     notices: tuple[str, ...] = ()
     unparseable: int = 0
+    skew: timedelta | None = None
     error: FeedError | None = None
 
 
@@ -58,6 +60,7 @@ class Inflow:
                 policy_changed=before.policy_changed or batch.policy_changed,
                 store_replaced=before.store_replaced or batch.store_replaced,
                 unparseable=batch.unparseable,
+                skew=batch.skew or before.skew,
                 error=batch.error,
             )
             return self._news != before or bool(batch.events or batch.notices)
@@ -73,6 +76,7 @@ class Inflow:
                 store_replaced=self._news.store_replaced,
                 notices=tuple(self._notices),
                 unparseable=self._news.unparseable,
+                skew=self._news.skew,
                 error=self._news.error,
             )
             self._events.clear()

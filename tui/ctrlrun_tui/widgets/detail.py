@@ -17,7 +17,18 @@ from textual.strip import Strip
 
 from ctrlrun.text import cell_width, wrapped
 from ctrlrun_tui.cards.sheet import BETWEEN, GUTTER, LABEL, lay
-from ctrlrun_tui.data.models import Clocked, Detail, DetailLine, Fact, Line, Pair, Prose, Role, Span
+from ctrlrun_tui.data.models import (
+    Clocked,
+    Detail,
+    DetailLine,
+    Fact,
+    Line,
+    Pair,
+    Prose,
+    Role,
+    Span,
+    Verbatim,
+)
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.services import services
 from ctrlrun_tui.widgets.strips import MARGIN, Drawn, fit, spread, strip, width_of
@@ -156,6 +167,8 @@ class DetailPane(Drawn, inherit_bindings=False):
                 yield Laid(self._clocked(item), item)
             case Pair():
                 yield from (Laid(line) for line in lay_pair(item, width))
+            case Verbatim():
+                yield from (Laid(line) for line in lay_verbatim(item, width))
             case Fact(whole=False) if not self.whole:
                 yield Laid(cut_fact(item, width, glyphs))
             case Fact() | Prose():
@@ -257,40 +270,66 @@ def cut_fact(fact: Fact, width: int, glyphs: Glyphs) -> Line:
     return (*start, *value, *((Span(" " * gap), *remark) if remark else ()))
 
 
+HANGS = 2
+"""Cells by which the rest of a line that went on below stands further in."""
+
+RIGHT_COLUMN = 20
+"""Cells that the right column of two has at least: an amount with its money."""
+
+
+def lay_verbatim(item: Verbatim, width: int) -> Iterator[Line]:
+    """A line with its indentation; its rest hangs below it."""
+    text = item.text.lstrip(" ")
+    indent = min(len(item.text) - len(text), width // 2)
+    first, *rest = wrapped(text, max(2, width - indent))
+    yield (Span(" " * indent + first),)
+    hanging = indent + HANGS
+    for piece in wrapped("".join(rest), max(2, width - hanging)) if rest else ():
+        yield (Span(" " * hanging + piece),)
+
+
 def lay_pair(pair: Pair, width: int) -> Iterator[Line]:
-    """A field in two columns; one that is equal and wide runs across, a differing one wraps."""
-    room = max(2, width - GUTTER - LABEL)
-    left_width = room // 2
+    """A field in two columns; one that is equal and wide runs across, a differing one wraps.
+
+    In a narrow pane the labels give a cell to the columns, and the left one to the right, where
+    amounts with their money stand.
+    """
+    label_width = LABEL if width - GUTTER - LABEL >= 2 * RIGHT_COLUMN else LABEL - 1
+    room = max(4, width - GUTTER - label_width)
+    left_width = max(room // 3, min(room // 2, room - RIGHT_COLUMN))
     right_width = room - left_width
-    equal = pair.left == pair.right
-    if equal and width_of(pair.left) >= left_width:
-        yield from (each.line for each in lay([Fact(pair.label, pair.left, sign=pair.sign)], width))
-        return
-    left = _column(pair.left, left_width - 1)
-    right = _column(pair.right, right_width)
+    if pair.left == pair.right and width_of(pair.left) >= left_width:
+        left, right = _column(pair.left, room), [()]
+    else:
+        left, right = _column(pair.left, left_width - 1), _column(pair.right, right_width)
+    labels = wrapped(pair.label, label_width - 1)
+    if len(labels) > max(len(left), len(right)):  # a path: on lines of its own
+        labels = wrapped(pair.label, width - GUTTER)
+        above: list[Line] = [()] * len(labels)
+        left, right = above + left, above + right
     gutter: Line = (*pair.sign, Span(" " * max(0, GUTTER - width_of(pair.sign))))
-    label = pair.label
-    for index in range(max(len(left), len(right))):
+    for index in range(max(len(left), len(right), len(labels))):
         one = left[index] if index < len(left) else ()
         other = right[index] if index < len(right) else ()
+        label = labels[index] if index < len(labels) else ""
+        between = left_width - width_of(one)
         yield (
             *gutter,
-            Span(label[: LABEL - 1].ljust(LABEL), Role.QUIET),
+            Span(label + " " * max(0, label_width - cell_width(label)), Role.QUIET),
             *one,
-            Span(" " * (left_width - width_of(one))),
-            *other,
+            *((Span(" " * between), *other) if other else ()),
         )
-        gutter, label = (Span(" " * GUTTER),), ""
+        gutter = (Span(" " * GUTTER),)
 
 
 def _column(line: Line, width: int) -> list[Line]:
     """A value in lines of a width, broken anywhere, each piece in its role."""
+    width = max(2, width)
     lines: list[Line] = [()]
     for span in line:
-        free = width - width_of(lines[-1])
-        if cell_width(span.text) <= free:
+        if cell_width(span.text) <= width - width_of(lines[-1]):
             lines[-1] = (*lines[-1], span)
             continue
-        pieces = wrapped(span.text, max(1, width))
+        pieces = wrapped(span.text.lstrip(" "), width)
         lines += [(Span(piece, span.role),) for piece in pieces]
     return [each for each in lines if each] or [()]

@@ -1,0 +1,84 @@
+"""Pictures: one frame, the same each time, that fetches nothing."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from ctrlrun_tui.actions import INBOX
+from ctrlrun_tui.app import ConsoleApp
+from ctrlrun_tui.arguments import Options
+from ctrlrun_tui.snapshot import draw
+from tests.tui.helpers import FrozenClock, SmallInbox, ask, new_store, sitting
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with new_store(tmp_path, FrozenClock()) as store:
+        for number in range(5):
+            ask(store, number)
+    return tmp_path / "state.db"
+
+
+def _draw(
+    path: Path, file: Path, *, view: str | None = None, size: tuple[int, int] = (80, 24)
+) -> int:
+    app = ConsoleApp(sitting(path, FrozenClock()), {INBOX: SmallInbox})
+    return draw(app, Options(snapshot=file, size=size, view=view))
+
+
+def _text(file: Path) -> str:
+    return "".join(ET.fromstring(file.read_text("utf-8")).itertext()).replace("\xa0", " ")
+
+
+def test_a_picture_shows_the_rows_after_the_first_load(path: Path, tmp_path: Path) -> None:
+    file = tmp_path / "inbox.svg"
+    assert _draw(path, file) == 0
+    text = _text(file)
+    assert "5 waiting" in text
+    assert "refund:txn_4" in text
+    assert "amount      1000" in text
+
+
+def test_a_picture_is_the_same_each_time_and_fetches_nothing(path: Path, tmp_path: Path) -> None:
+    pictures = []
+    for name in ("one.svg", "two.svg"):
+        assert _draw(path, tmp_path / name, size=(120, 40)) == 0
+        pictures.append((tmp_path / name).read_text("utf-8"))
+    assert pictures[0] == pictures[1]
+    for fetched in ("@font-face", "url(http", "href=", "<image", "cdnjs"):
+        assert fetched not in pictures[0]
+
+
+def test_a_page_can_be_named(path: Path, tmp_path: Path) -> None:
+    file = tmp_path / "help.svg"
+    assert _draw(path, file, view="help") == 0
+    assert "Open the card that refuses this request." in _text(file)
+
+
+def test_a_name_that_is_none_is_refused_in_one_line(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _draw(path, tmp_path / "x.svg", view="nonsense") == 2
+    assert capsys.readouterr().err.startswith(
+        "Error: there is no view 'nonsense'; there are: inbox"
+    )
+    assert not (tmp_path / "x.svg").exists()
+
+
+def test_a_card_that_nothing_takes_is_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with new_store(tmp_path, FrozenClock()):
+        pass
+    assert _draw(tmp_path / "state.db", tmp_path / "x.svg", view="approve") == 1
+    assert capsys.readouterr().err == "Error: nothing in the inbox takes approve\n"
+
+
+def test_a_file_that_cannot_be_written_is_said(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _draw(path, tmp_path / "no" / "x.svg") == 2
+    assert "No such file" in capsys.readouterr().err
