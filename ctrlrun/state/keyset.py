@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ctrlrun.state.dialect import Filter, Order
@@ -22,14 +22,16 @@ Place = tuple[Any, ...]
 class Listing:
     """What is listed: columns of a table, in an order, under conditions.
 
-    `keyed` are conditions that hold for rows with a key, and help to find them.
+    `floors` say from which key on rows can be wanted: they are implied by the filters, but tell
+    where to begin. Where a page begins at a cursor anyway they are left out, because of two lower
+    bounds SQLite may seek by the worse.
     """
 
     table: str
     columns: str
     order: Order
     filters: Sequence[Filter] = ()
-    keyed: Sequence[Filter] = field(default=())
+    floors: Sequence[Filter] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,10 @@ class Span:
     limit: int
 
 
-def count_sql(listing: Listing) -> tuple[str, list[Any]]:
-    """How many rows the listing has."""
-    where, values = _where(listing.filters)
-    return f"SELECT COUNT(*) FROM {listing.table}{where}", values
+def count_sql(table: str, filters: Sequence[Filter]) -> tuple[str, list[Any]]:
+    """How many rows there are under the filters."""
+    where, values = _where(filters)
+    return f"SELECT COUNT(*) FROM {table}{where}", values
 
 
 def span(before: str | None, after: str | None, limit: int, order: Order) -> Span:
@@ -96,7 +98,8 @@ def _statement(
         filters.append(Filter(f"{key} IS {'NOT ' if keyed else ''}NULL"))
     if keyed:
         ordered = [str(key), tie]
-        filters += listing.keyed
+        if place is None or wanted.backward:
+            filters += listing.floors
     if place is not None:
         sign = "<" if wanted.backward else ">"
         columns = ", ".join(ordered)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
@@ -93,8 +93,8 @@ class PageReads(Reads):
             tuple(damaged),
         )
 
-    def _count(self, listing: Listing) -> int:
-        row = self._row(*keyset.count_sql(listing))
+    def _count(self, table: str, filters: Sequence[Filter]) -> int:
+        row = self._row(*keyset.count_sql(table, filters))
         return 0 if row is None else int(row[0])
 
     # --- receipts --------------------------------------------------------------------------------
@@ -115,7 +115,17 @@ class PageReads(Reads):
         `since`: finished then or later. `control`: the document names it; a document that cannot
         be read counts as naming it, so that damage is not hidden by a filter.
         """
-        listing = self._receipts(action_id, effect_key, control, since)
+        filters = self._receipts(action_id, effect_key, control)
+        floors = []
+        if since is not None:
+            by = self._dialect.byte_order
+            start = (column_time(since),)
+            filters.append(_at_least("ts", by, start))
+            # The chain grows with time: nothing before the first of them has to be looked at.
+            first = f"SELECT MIN(seq) FROM receipts WHERE ts{by} >= ?"
+            floors.append(Filter(f"seq >= ({first})", start))
+        order = self._dialect.stored["receipts"]
+        listing = Listing("receipts", RECEIPT_COLUMNS, order, filters, floors)
         return self._page(listing, receipt_from, before, after, limit)
 
     def receipts_count(
@@ -127,28 +137,19 @@ class PageReads(Reads):
         since: datetime | None = None,
     ) -> int:
         """How many receipts `receipts_page` has under these filters."""
-        return self._count(self._receipts(action_id, effect_key, control, since))
-
-    def _receipts(
-        self,
-        action_id: str | None,
-        effect_key: str | None,
-        control: str | None,
-        since: datetime | None,
-    ) -> Listing:
-        filters = _equal(action_id=action_id, effect_key=effect_key)
-        keyed: list[Filter] = []
-        if control is not None:
-            filters.append(self._dialect.has_control(control))
+        filters = self._receipts(action_id, effect_key, control)
         if since is not None:
             by = self._dialect.byte_order
-            start = (column_time(since),)
-            filters.append(Filter(f"ts{by} >= ?", start))
-            # The chain grows with time: nothing before the first of them has to be looked at.
-            first = f"SELECT MIN(seq) FROM receipts WHERE ts{by} >= ?"
-            keyed.append(Filter(f"seq >= ({first})", start))
-        order = self._dialect.stored["receipts"]
-        return Listing("receipts", RECEIPT_COLUMNS, order, filters, keyed)
+            filters.append(Filter(f"ts{by} >= ?", (column_time(since),)))
+        return self._count("receipts", filters)
+
+    def _receipts(
+        self, action_id: str | None, effect_key: str | None, control: str | None
+    ) -> list[Filter]:
+        filters = _equal(action_id=action_id, effect_key=effect_key)
+        if control is not None:
+            filters.append(self._dialect.has_control(control))
+        return filters
 
     def receipt_rows(self, *, after: str | None = None, limit: int) -> tuple[ReceiptRow, ...]:
         """Receipts as stored, unparsed, in the order of the chain, from its start or a cursor."""
@@ -173,9 +174,9 @@ class PageReads(Reads):
         types: Iterable[str] | None = None,
     ) -> Page[Event]:
         """Events by id; a cursor is the `event_id` in decimal."""
-        listing = _events(action_id, effect_key, approval_id, types)
+        filters = _events(action_id, effect_key, approval_id, types)
         return self._page(
-            listing,
+            Listing("events", EVENT_COLUMNS, _EVENT_ORDER, filters),
             event_from,
             _event_place(before),
             _event_place(after),
@@ -192,7 +193,7 @@ class PageReads(Reads):
         types: Iterable[str] | None = None,
     ) -> int:
         """How many events `events_page` has under these filters."""
-        return self._count(_events(action_id, effect_key, approval_id, types))
+        return self._count("events", _events(action_id, effect_key, approval_id, types))
 
     # --- effects ---------------------------------------------------------------------------------
 
@@ -221,11 +222,10 @@ class PageReads(Reads):
         self, *, state: EffectState | None = None, lapsed_at: datetime | None = None
     ) -> int:
         """How many effects `effects_page` has under these filters."""
-        order = self._dialect.stored["effects"]
         if state is EffectState.COMMITTED and lapsed_at is None:
             row = self._row(_COMMITTED_COUNT)
             return 0 if row is None else int(row[0])
-        return self._count(Listing("effects", "", order, self._effects(state, lapsed_at)))
+        return self._count("effects", self._effects(state, lapsed_at))
 
     def _effects(self, state: EffectState | None, lapsed_at: datetime | None) -> list[Filter]:
         filters: list[Filter] = []
@@ -261,8 +261,15 @@ class PageReads(Reads):
         """
         stored = self._dialect.stored["approvals"]
         orders = {"stored": stored, "expiry": Order("expires_at", stored.tie)}
-        filters = self._approvals(status, action_hash, live_at)
-        listing = Listing("approvals", APPROVAL_COLUMNS, _known(orders, order), filters)
+        filters = _approvals(status, action_hash)
+        floors = []
+        if live_at is not None:
+            by = self._dialect.byte_order
+            start = (column_time(live_at),)
+            filters.append(_at_least("expires_at", by, start))
+            if order == "expiry":
+                floors.append(Filter(f"expires_at{by} >= ?", start))
+        listing = Listing("approvals", APPROVAL_COLUMNS, _known(orders, order), filters, floors)
         return self._page(listing, approval_from, before, after, limit)
 
     def approvals_count(
@@ -273,21 +280,21 @@ class PageReads(Reads):
         live_at: datetime | None = None,
     ) -> int:
         """How many approvals `approvals_page` has under these filters."""
-        stored = self._dialect.stored["approvals"]
-        filters = self._approvals(status, action_hash, live_at)
-        return self._count(Listing("approvals", "", stored, filters))
-
-    def _approvals(
-        self, status: ApprovalStatus | None, action_hash: str | None, live_at: datetime | None
-    ) -> list[Filter]:
-        filters = _equal(
-            status=None if status is None else ApprovalStatus(status).value,
-            action_hash=action_hash,
-        )
+        filters = _approvals(status, action_hash)
         if live_at is not None:
             by = self._dialect.byte_order
             filters.append(Filter(f"expires_at{by} >= ?", (column_time(live_at),)))
-        return filters
+        return self._count("approvals", filters)
+
+
+def _approvals(status: ApprovalStatus | None, action_hash: str | None) -> list[Filter]:
+    stored = None if status is None else ApprovalStatus(status).value
+    return _equal(status=stored, action_hash=action_hash)
+
+
+def _at_least(column: str, byte_order: str, values: tuple[str]) -> Filter:
+    """A lower bound that no index is chosen for: the page's order has to choose it."""
+    return Filter(f"COALESCE({column}, ''){byte_order} >= ?", values)
 
 
 def _equal(**columns: str | None) -> list[Filter]:
@@ -302,13 +309,13 @@ def _events(
     effect_key: str | None,
     approval_id: str | None,
     types: Iterable[str] | None,
-) -> Listing:
+) -> list[Filter]:
     filters = _equal(action_id=action_id, effect_key=effect_key, approval_id=approval_id)
     if types is not None:
         names = tuple(str(name) for name in types)
         marks = ", ".join("?" * len(names))
         filters.append(Filter(f"type IN ({marks})" if names else "1 = 0", names))
-    return Listing("events", EVENT_COLUMNS, _EVENT_ORDER, filters)
+    return filters
 
 
 def _event_place(cursor: str | None) -> str | None:

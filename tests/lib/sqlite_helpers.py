@@ -273,3 +273,23 @@ def event(number: int = 1) -> Event:
     """An event of its own action."""
     moment = datetime(2026, 6, 1, 9, tzinfo=UTC)
     return Event(EventType.ACTION_PROPOSED, f"act_{number}", moment, {"n": number})
+
+
+class Watched(sqlite3.Connection):
+    """A connection that tells somebody before each statement."""
+
+    step: Callable[[], object]
+
+    @classmethod
+    def open(cls, uri: str, step: Callable[[], object]) -> Watched:
+        """Like the connections of a store."""
+        connection = sqlite3.connect(
+            uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False, factory=cls
+        )
+        connection.step = step
+        return connection
+
+    def execute(self, *values: Any) -> sqlite3.Cursor:
+        """The statement, after its announcement."""
+        self.step()
+        return super().execute(*values)

@@ -1,0 +1,179 @@
+"""Which store is meant: the order, the forms, and a refusal for everything else."""
+
+from __future__ import annotations
+
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from ctrlrun.clock import utc_now
+from ctrlrun.errors import CTRLRunError, InvalidArgument, MissingDependency, StoreNotFound
+from ctrlrun.state import SQLiteReader, SQLiteStateStore, UnitStateStore, location
+from ctrlrun.state.location import locate, masked, migrate, open_reader, open_writer, state_path
+from ctrlrun.state.schema import MIGRATION_IDS
+from ctrlrun.state.sqlite_schema import EXTENSIONS
+from tests.lib import sqlite_helpers as old
+
+ALL = {
+    "CTRLRUN_STORE_URL": "sqlite:///url.db",
+    "CTRLRUN_STATE": "/state.db",
+    "CTRLRUN_CONFIG": "/conf/policy.yaml",
+}
+
+
+@pytest.mark.parametrize(
+    ("store_url", "names", "expected"),
+    [
+        ("sqlite:///flag.db", ALL, "/flag.db"),
+        (None, ALL, "/url.db"),
+        (None, ["CTRLRUN_STATE", "CTRLRUN_CONFIG"], "/state.db"),
+        (None, ["CTRLRUN_CONFIG"], "/conf/.ctrlrun/state.db"),
+        (None, [], ".ctrlrun/state.db"),
+        ("sqlite://rel/s.db", [], "rel/s.db"),
+        ("sqlite://~/s.db", [], "~/s.db"),
+        ("sqlite:///with space?#%41.db", [], "/with space?#%41.db"),
+    ],
+)
+def test_the_first_that_is_given_is_meant(
+    store_url: str | None, names: list[str], expected: str
+) -> None:
+    found = locate(store_url, {name: ALL[name] for name in names})
+    assert (found.backend, found.path, found.shown) == ("sqlite", Path(expected), expected)
+    assert found.events_path == Path(expected).parent / "events.jsonl"
+
+
+def test_the_state_variable_is_a_path_and_never_a_url() -> None:
+    assert locate(None, {"CTRLRUN_STATE": "sqlite://x.db"}).path == Path("sqlite://x.db")
+
+
+@pytest.mark.parametrize(
+    ("store_url", "environ", "facts"),
+    [
+        ("", {}, ["no store backend", "--store-url", "sqlite://", "postgresql://"]),
+        ("/plain/path.db", {}, ["no store backend", "/plain/path.db"]),
+        ("SQLITE:///x.db", {}, ["no store backend", "SQLITE:///x.db"]),
+        ("mysql://u:secret@h/d", {}, ["no store backend", "mysql://u:***@h/d"]),
+        ("sqlite://", {}, ["names no file"]),
+        ("sqlite://:memory:", {}, ["memory"]),
+        ("sqlite://x?mode=memory", {}, ["memory"]),
+        (None, {"CTRLRUN_STORE_URL": ""}, ["CTRLRUN_STORE_URL", "blank"]),
+        (None, {"CTRLRUN_STORE_URL": " "}, ["CTRLRUN_STORE_URL", "blank"]),
+        (None, {"CTRLRUN_STORE_URL": "x.db"}, ["CTRLRUN_STORE_URL", "no store backend"]),
+        (None, {"CTRLRUN_STATE": ""}, ["CTRLRUN_STATE", "blank"]),
+        (None, {"CTRLRUN_STATE": "\t"}, ["CTRLRUN_STATE", "blank"]),
+        (None, {"CTRLRUN_STATE": ":memory:"}, ["memory"]),
+        (None, {"CTRLRUN_CONFIG": ""}, ["CTRLRUN_CONFIG", "blank"]),
+    ],
+)
+def test_what_names_no_store_is_one_line(
+    store_url: str | None, environ: dict[str, str], facts: list[str]
+) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        locate(store_url, environ)
+    text = str(caught.value)
+    assert all(fact in text for fact in facts)
+    assert "\n" not in text
+
+
+def test_a_variable_that_is_not_asked_is_not_looked_at() -> None:
+    assert locate("sqlite://s.db", {"CTRLRUN_STORE_URL": "", "CTRLRUN_STATE": ""}).shown == "s.db"
+    environ = {"CTRLRUN_STATE": "s.db", "CTRLRUN_CONFIG": ""}
+    assert locate(None, environ).shown == "s.db"
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
+@pytest.mark.parametrize("installed", [False, True])
+def test_postgres_is_refused_without_its_password(
+    scheme: str, installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = ModuleSpec("psycopg", None) if installed else None
+    monkeypatch.setattr(location, "find_spec", lambda name: spec)
+    url = f"{scheme}://ada:s3cr@t@db.example:5432/app?password=s3cr@t&sslmode=require"
+    with pytest.raises(CTRLRunError) as caught:
+        locate(url, {})
+    assert "s3cr" not in str(caught.value)
+    if installed:
+        assert f"{scheme}://ada:***@" in str(caught.value)
+    else:
+        assert isinstance(caught.value, MissingDependency)
+        assert "pip install 'ctrlrun[postgres]'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:p@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://u:p:q@r/s@h/d", "postgresql://u:***@h/d"),
+        ("postgresql://:p@h", "postgresql://:***@h"),
+        ("postgresql://u@h/d", "postgresql://u@h/d"),
+        ("postgresql://h:5432/d?password=a%20b&x=1", "postgresql://h:5432/d?password=***&x=1"),
+        ("postgresql://h/d?sslPassword=p", "postgresql://h/d?sslPassword=***"),
+        ("sqlite:///a/b.db", "sqlite:///a/b.db"),
+    ],
+)
+def test_passwords_are_masked(url: str, shown: str) -> None:
+    assert masked(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("source", "environ", "expected"),
+    [
+        ("conf/p.yaml", {}, "conf/.ctrlrun/state.db"),
+        (
+            Path("/etc/agents/p.yaml"),
+            {"CTRLRUN_CONFIG": "/other/p.yaml"},
+            "/etc/agents/.ctrlrun/state.db",
+        ),
+        ("conf/p.yaml", {"CTRLRUN_STATE": "here.db"}, "here.db"),
+        (None, {"CTRLRUN_STORE_URL": "sqlite:///not/asked.db"}, ".ctrlrun/state.db"),
+    ],
+)
+def test_the_store_of_a_policy(
+    source: str | Path | None, environ: dict[str, str], expected: str
+) -> None:
+    assert state_path(source, environ) == Path(expected)
+
+
+def test_the_environment_is_read_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CTRLRUN_STATE", "mine.db")
+    assert state_path() == Path("mine.db")
+    assert locate(None).path == Path("mine.db")
+
+
+# --- opening -------------------------------------------------------------------------------------
+
+
+def test_nothing_is_opened_where_nothing_is(tmp_path: Path) -> None:
+    place = locate(f"sqlite://{tmp_path}/none/state.db", {})
+    for extend in (True, False):
+        with pytest.raises(StoreNotFound, match="no database at"):
+            open_writer(place, clock=utc_now, extend=extend)
+    with pytest.raises(StoreNotFound, match="no database at"):
+        open_reader(place, clock=utc_now)
+    with pytest.raises(StoreNotFound, match="no database at"):
+        migrate(place, clock=utc_now)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_reads_and_a_writer_writes(tmp_path: Path) -> None:
+    SQLiteStateStore(tmp_path / "state.db").close()
+    place = locate(f"sqlite://{tmp_path}/state.db", {})
+    reader = open_reader(place, clock=utc_now)
+    assert isinstance(reader, SQLiteReader)
+    for extend in (True, False):
+        writer = open_writer(place, clock=utc_now, extend=extend)
+        assert isinstance(writer, UnitStateStore)
+        writer.append_event(old.event())
+        writer.close()
+    assert reader.events_count() == 2
+    reader.close()
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_migrate_says_what_it_applied(steps: int, tmp_path: Path) -> None:
+    old.make_format(tmp_path / "state.db", steps)
+    place = locate(f"sqlite://{tmp_path}/state.db", {})
+    expected = [*MIGRATION_IDS[steps:], *(step.id for step in EXTENSIONS)]
+    assert list(migrate(place, clock=utc_now)) == expected
+    assert migrate(place, clock=utc_now) == ()
