@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -12,14 +13,18 @@ from dataclasses import dataclass
 
 from ctrlrun.state.location import StoreLocation
 
-_STOP_S = 2.0
+STOP_SECONDS = 2.0
+
+ENDED = "the process that verifies the chain has ended"
 
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
     """How far the chain was verified, and the first thing that is wrong with it.
 
-    `head` is the place of the newest receipt; `why` says why nothing could be read.
+    `head` is the place of the newest receipt, None while nothing is known of it; `broken` is a name
+    of CHAIN_BREAKS and `broken_at` its place, if it has one; `outside` counts receipts that are not
+    in the chain; `why` says why nothing could be read.
     """
 
     seq: int = 0
@@ -27,72 +32,88 @@ class ChainState:
     done: bool = False
     broken: str | None = None
     broken_at: int | None = None
-    unchained: int = 0
+    breaks: int = 0
+    outside: int = 0
     why: str = ""
 
 
 class ChainChild:
-    """Starts the process at the first walk; `walk` blocks and belongs in a worker."""
+    """One walk over one store's chain, in a process that starts when it is first asked to walk."""
 
     def __init__(self, location: StoreLocation) -> None:
         self._url = f"sqlite://{location.path}"
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
+        self._reading = threading.Lock()
         self._stopped = False
 
+    @property
+    def pid(self) -> int | None:
+        """The process, while there is one."""
+        process = self._process
+        return None if process is None else process.pid
+
     def walk(self, tell: Callable[[ChainState], object]) -> None:
-        """Have it walk over what is new; `tell` hears its progress, the last with `done`."""
-        process = self._started()
+        """Have it walk over what is new; `tell` hears its progress, the last with `done`.
+
+        Blocks until then, so it belongs in a worker; returns at once when `stop` ends the process,
+        and nothing more is told.
+        """
+        try:
+            process = self._started()
+        except OSError as error:
+            tell(ChainState(done=True, why=f"its process cannot be started: {error.strerror}"))
+            return
         if process is None or process.stdin is None or process.stdout is None:
             return
-        with contextlib.suppress(BrokenPipeError, ValueError):
+        with self._reading, contextlib.suppress(OSError, ValueError):
             process.stdin.write("go\n")
             process.stdin.flush()
             for line in iter(process.stdout.readline, ""):
-                state = _state(line)
+                state = ChainState(**json.loads(line))
                 tell(state)
                 if state.done:
                     return
         if not self._stopped:
-            tell(ChainState(done=True, why="the process that verifies the chain has ended"))
+            self._let_go()
+            tell(ChainState(done=True, why=ENDED))
+
+    def stop(self) -> None:
+        """End the process; a walk that is under way returns. Once is enough."""
+        self._stopped = True
+        self._let_go()
 
     def _started(self) -> subprocess.Popen[str] | None:
         with self._lock:
             if self._process is None and not self._stopped:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "ctrlrun_tui.data.chain_child", self._url],
+                    # -P: a program of the folder that the console was started in is not run.
+                    [sys.executable, "-P", "-m", "ctrlrun_tui.data.chain_child", self._url],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     text=True,
                     encoding="utf-8",
+                    env={**os.environ, "PYTHONPATH": _modules_path()},
+                    start_new_session=True,  # ctrl+c in the shell of a suspended console is not for it
                 )
             return self._process
 
-    def stop(self) -> None:
-        """End the process; a walk that is under way returns."""
+    def _let_go(self) -> None:
         with self._lock:
-            self._stopped = True
             process, self._process = self._process, None
         if process is None:
             return
         process.kill()
-        process.wait(_STOP_S)
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError, ValueError):
-                    pipe.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)
+        with self._reading:  # a walk sees the end of its output first
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError, ValueError):
+                        pipe.close()
 
 
-def _state(line: str) -> ChainState:
-    said = json.loads(line)
-    broken = said["broken"]
-    return ChainState(
-        seq=said["seq"],
-        head=said["head"],
-        done=said["done"],
-        broken=None if broken is None else broken["name"],
-        broken_at=None if broken is None else broken["seq"],
-        unchained=said["unchained"],
-        why=said["why"],
-    )
+def _modules_path() -> str:
+    """Where this process finds its modules, for one that has to find the same."""
+    return os.pathsep.join(place or os.getcwd() for place in sys.path)

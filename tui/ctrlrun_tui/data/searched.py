@@ -20,6 +20,15 @@ from ctrlrun_tui.data.sources import Edge, Place, RowPage
 
 T = TypeVar("T")
 
+LOOKED_AT = 600
+"""Rows that are looked at, from the newest on, to say how many a filter hides."""
+
+
+def hidden_count(read: ReadsPages[T], keep: Callable[[T], bool]) -> tuple[int, bool]:
+    """How many of the newest rows a filter hides, and whether more were not looked at."""
+    found = search(read, lambda row: not keep(row), at_least=LOOKED_AT, budget=LOOKED_AT)
+    return len(found.items), not found.exhausted
+
 
 @dataclass(frozen=True, slots=True)
 class Searched(Generic[T]):

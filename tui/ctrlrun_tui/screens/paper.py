@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from contextlib import closing
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from textual import work
@@ -13,11 +13,15 @@ from textual.app import ComposeResult
 from ctrlrun.state import PagedReader
 from ctrlrun_tui.actions import INSPECT
 from ctrlrun_tui.data.messages import DetailRead
-from ctrlrun_tui.data.models import Detail, Fact, Line, Live, Role, Span
+from ctrlrun_tui.data.models import Detail, Line, Live, Prose, Role, Span, Verbatim
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.screens.base import Overlay
+from ctrlrun_tui.screens.timeline import words
 from ctrlrun_tui.widgets.detail import DetailPane
 from ctrlrun_tui.widgets.viewline import ViewLine
+
+READ_AGAIN = timedelta(seconds=1)
+"""How often a sheet is read again at most while the store keeps changing."""
 
 
 class Paper(Overlay[None], inherit_bindings=False):
@@ -31,6 +35,8 @@ class Paper(Overlay[None], inherit_bindings=False):
         super().__init__()
         self.record_id = record_id
         self._number = 0
+        self._read_at: datetime | None = None
+        self._due = False
 
     @abstractmethod
     def read(self, reader: PagedReader, now: datetime) -> Detail | None:
@@ -60,6 +66,8 @@ class Paper(Overlay[None], inherit_bindings=False):
         """Read it, again or anew."""
         self.query_one(ViewLine).show(self.title_line())
         self._number += 1
+        self._due = False
+        self._read_at = self.console_app.clock()
         self._read(self._number)
 
     @work(thread=True, exclusive=True, group="paper", exit_on_error=False)
@@ -80,19 +88,29 @@ class Paper(Overlay[None], inherit_bindings=False):
         if message.why:
             if self.console_app.live.is_live:
                 self.console_app.say(self.console_app.glyphs.said(message.why), Role.NEEDS)
-        elif message.detail is None:
-            self.console_app.say("nothing is known of it in this store", Role.NEEDS)
         else:
-            self.pane.show(message.detail)
+            self.pane.show(message.detail or self._nothing())
             self.pane.set_whole(whole=True)
+
+    def _nothing(self) -> Detail:
+        text = "Nothing is known of it: no event and no receipt of this store has this id."
+        return Detail(self.record_id, (Span("not found"),), (), (Prose(words(text)),))
 
     # --- what the application tells --------------------------------------------------------------
 
     def on_store_changed(self) -> None:
-        self.renew()
+        self._due = True
+        self._renew_when_due(self.console_app.clock())
 
     def on_tick(self, now: datetime) -> None:
         self.pane.tick(now)
+        self._renew_when_due(now)
+
+    def _renew_when_due(self, now: datetime) -> None:
+        """A history can be long: while the store keeps changing it is read once in a while."""
+        read_at = self._read_at
+        if self._due and (read_at is None or not timedelta(0) <= now - read_at < READ_AGAIN):
+            self.renew()
 
     def on_live(self, live: Live) -> None:
         self.pane.dim(dimmed=not live.is_live)
@@ -150,13 +168,5 @@ class JsonPaper(Paper, inherit_bindings=False):
 
 def json_detail(record_id: str, text: str, glyphs: Glyphs) -> Detail:
     """A JSON text of several lines, each made safe on its own, indentation kept."""
-    lines = tuple(
-        Fact("", (Span(" " * indent_of(line) + glyphs.said(line.lstrip(" "))),), whole=True)
-        for line in text.split("\n")
-    )
+    lines = tuple(Verbatim(glyphs.said(line)) for line in text.split("\n"))
     return Detail(record_id, (Span("as JSON"),), (), lines, copied=text)
-
-
-def indent_of(line: str) -> int:
-    """How many spaces a line begins with."""
-    return len(line) - len(line.lstrip(" "))

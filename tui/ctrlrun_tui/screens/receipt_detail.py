@@ -6,7 +6,8 @@ facts are shared with cards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
@@ -17,9 +18,10 @@ from ctrlrun.operator.money import money
 from ctrlrun.operator.wording import clock_text, short_hash, short_id, silence_text
 from ctrlrun.receipt import Receipt, ReceiptResult
 from ctrlrun_tui.cards.facts_view import argument_facts, environment_span, principal_facts
-from ctrlrun_tui.data.models import Detail, DetailLine, Fact, Line, Pair, Prose, Role, Span
+from ctrlrun_tui.data.models import BLANK, Detail, DetailLine, Fact, Line, Pair, Prose, Role, Span
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.screens.timeline import STATE_WORDS, words
+from ctrlrun_tui.widgets.strips import fit
 
 _RESULT_GLYPHS = {
     ReceiptResult.COMMITTED: "committed",
@@ -72,8 +74,11 @@ def receipt_detail(receipt: Receipt, glyphs: Glyphs) -> Detail:
 
 def _remark(receipt: Receipt, glyphs: Glyphs) -> Line:
     short = glyphs.said(short_id(receipt.receipt_id, ellipsis=glyphs.middle))
-    seq = "unchained" if receipt.seq is None else f"seq {receipt.seq:,}"
-    return (Span(f"{short}  {seq}", Role.QUIET),)
+    return (Span(f"{short}  {_seq(receipt)}", Role.QUIET),)
+
+
+def _seq(receipt: Receipt) -> str:
+    return "unchained" if receipt.seq is None else f"seq {receipt.seq:,}"
 
 
 def _what(receipt: Receipt, glyphs: Glyphs) -> Iterator[DetailLine]:
@@ -119,76 +124,122 @@ def _would(verdict: str) -> str:
 
 
 def _evidence(receipt: Receipt, glyphs: Glyphs) -> Iterator[DetailLine]:
-    yield Fact("hash", (Span(short_hash(receipt.action_hash, ellipsis=glyphs.middle)),))
+    yield Fact(
+        "hash", (Span(glyphs.said(short_hash(receipt.action_hash, ellipsis=glyphs.middle))),)
+    )
     if receipt.policy_hash is not None:
         version = "" if receipt.policy_version is None else glyphs.said(receipt.policy_version)
-        shown = short_hash(receipt.policy_hash, ellipsis=glyphs.middle)
+        shown = glyphs.said(short_hash(receipt.policy_hash, ellipsis=glyphs.middle))
         yield Fact("policy", (Span(shown),), (Span(version, Role.QUIET),))
+    if receipt.hash is not None and receipt.prev_hash is not None:
+        before = f"after {_digits(receipt.prev_hash, glyphs)}"
+        yield Fact("chain", (Span(_digits(receipt.hash, glyphs)),), (Span(before, Role.QUIET),))
     yield Fact("action id", (Span(glyphs.said(receipt.action_id)),), whole=True)
 
 
 # --- a refused mutation --------------------------------------------------------------------------
 
 
-def mutation_detail(facts: MutationFacts, glyphs: Glyphs) -> Detail:
-    """The approved action beside the attempted one, field by field."""
+LONGEST_EQUAL = 120
+"""Cells of a value that is equal on both sides, unless the whole is asked for."""
+
+
+def mutation_detail(facts: MutationFacts, glyphs: Glyphs, *, here: str | None = None) -> Detail:
+    """The approved action beside the attempted one, field by field.
+
+    `here` is the environment that the top line names: an equal one need not be said again.
+    """
     receipt = facts.receipt
+    fields = [field for field in _with_principal(facts.fields) if _is_told(field, here)]
     title: Line = (
         result_span(receipt, glyphs),
         Span(f" {result_word(receipt)}: not the action that was approved"),
     )
-    lines: tuple[DetailLine, ...] = (
-        _heads(facts, glyphs),
-        *(_pair(field, facts, glyphs) for field in facts.fields if _is_told(field)),
-        Prose(words(_consequence(receipt), Role.QUIET)),
+
+    def lines(*, whole: bool = False, beside: bool = False) -> tuple[DetailLine, ...]:
+        return (
+            _heads(facts, glyphs, beside=beside),
+            *(_pair(field, facts, glyphs, whole=whole) for field in fields),
+            Prose(words(_consequence(receipt), Role.QUIET)),
+        )
+
+    cut = Detail(receipt.receipt_id, title, _remark(receipt, glyphs), lines(), receipt.to_json())
+    whole = replace(cut, lines=lines(whole=True))
+    # Where it stands beside the list, the title has no room for an id behind it.
+    id_line = Fact("receipt", (Span(glyphs.said(receipt.receipt_id), Role.QUIET),))
+    beside = replace(
+        cut,
+        remark=(Span(_seq(receipt), Role.QUIET),),
+        lines=(*lines(beside=True), BLANK, id_line),
     )
-    return Detail(receipt.receipt_id, title, _remark(receipt, glyphs), lines, receipt.to_json())
+    return replace(cut, whole=whole, beside=beside)
 
 
-def _heads(facts: MutationFacts, glyphs: Glyphs) -> Pair:
-    when = "" if facts.answered_at is None else f" {clock_text(facts.answered_at)}"
+def _heads(facts: MutationFacts, glyphs: Glyphs, *, beside: bool) -> Pair:
+    """When each column was: at a third of a screen's width the seconds have no zone behind them."""
+    cut = -1 if beside else None
+    when = "" if facts.answered_at is None else f" {clock_text(facts.answered_at)[:cut]}"
     by = "" if facts.record.approver is None else f" by {glyphs.said(facts.record.approver)}"
-    asked = facts.record.granted_at is None
-    left = f"{'asked about' if asked else 'approved'}{when}{by}"
-    right = f"attempted {clock_text(facts.receipt.finished_at)}"
-    return Pair("", (Span(left, Role.QUIET),), (Span(right, Role.QUIET),))
+    word = "approved" if facts.record.granted_at is not None else "not approved"
+    left = (Span(word + when, Role.QUIET), Span(by, Role.QUIET))
+    right = f"attempted {clock_text(facts.receipt.finished_at)[:cut]}"
+    return Pair("", left, (Span(right, Role.QUIET),))
 
 
-def _is_told(field: FieldDifference) -> bool:
-    """A field that neither side has says nothing."""
+def _with_principal(fields: Sequence[FieldDifference]) -> Iterator[FieldDifference]:
+    """The fields, agent and user as the one principal that they are."""
+    principal = [field for field in fields if field.part is Part.PRINCIPAL]
+    left = " / ".join(field.left for field in principal if field.left is not None)
+    right = " / ".join(field.right for field in principal if field.right is not None)
+    is_same = all(field.sign is Sign.SAME for field in principal)
+    told = False
+    for field in fields:
+        looks_alike = left == right and not is_same  # two names that only joined read the same
+        if field.part is not Part.PRINCIPAL or looks_alike:
+            yield field
+        elif not told:
+            told = True
+            sign = Sign.SAME if is_same else Sign.DIFFERS
+            yield FieldDifference(Part.PRINCIPAL, "principal", sign, left, right)
+
+
+def _is_told(field: FieldDifference, here: str | None) -> bool:
+    """A field that neither side has says nothing; an equal environment only where it matters."""
+    if field.part is Part.ENVIRONMENT and field.sign is Sign.SAME:
+        return field.left != here
     return field.left is not None or field.right is not None
 
 
-def _pair(field: FieldDifference, facts: MutationFacts, glyphs: Glyphs) -> Pair:
+def _pair(field: FieldDifference, facts: MutationFacts, glyphs: Glyphs, *, whole: bool) -> Pair:
     differs = field.sign is not Sign.SAME
-    role = Role.VALUE if differs else Role.QUIET
     sign: Line = (Span(glyphs.differs, Role.NEEDS),) if differs else ()
-    approved = facts.record.request.action.canonical_arguments
-    attempted = dict(facts.receipt.arguments)
-    return Pair(
-        glyphs.said(field.name),
-        _side(field, field.left, approved, "added", role, glyphs),
-        _side(field, field.right, attempted, "missing", role, glyphs),
-        sign,
-    )
+    left = _side(field, field.left, facts.record.request.action.canonical_arguments, glyphs)
+    right = _side(field, field.right, dict(facts.receipt.arguments), glyphs)
+    if field.left is None:
+        left = (Span("added", Role.NEEDS),)
+    if field.right is None:
+        right = (Span("missing", Role.NEEDS),)
+    if not differs and not whole:  # what differs is never cut
+        left = right = fit(left, LONGEST_EQUAL, glyphs)
+    return Pair(glyphs.said(field.name), left, right, sign)
 
 
 def _side(
-    field: FieldDifference,
-    text: str | None,
-    arguments: dict[str, object],
-    absent: str,
-    role: Role,
-    glyphs: Glyphs,
+    field: FieldDifference, text: str | None, arguments: dict[str, object], glyphs: Glyphs
 ) -> Line:
+    role = Role.QUIET if field.sign is Sign.SAME else Role.VALUE
     if text is None:
-        word = absent if field.sign is not Sign.SAME else "none"
-        return (Span(word, Role.NEEDS if field.sign is not Sign.SAME else Role.QUIET),)
+        return ()
     if field.part is Part.HASH:
-        return (Span(short_hash(text, ellipsis=glyphs.middle), role),)
+        return (Span(_digits(text, glyphs), role),)
     line: Line = (Span(glyphs.said(text), role),)
     amount = money(arguments).get(field.name) if field.part is Part.ARGUMENT else None
     return line if amount is None else (*line, Span(f"  {amount}", role))
+
+
+def _digits(digest: str, glyphs: Glyphs) -> str:
+    """The first and last digits of a hash, which two columns have room for."""
+    return glyphs.said(short_hash(digest, ellipsis=glyphs.middle)).removeprefix("sha256:")
 
 
 def _consequence(receipt: Receipt) -> str:

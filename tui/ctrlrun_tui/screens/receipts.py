@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import json
-from datetime import datetime
-from typing import ClassVar
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
 
 from textual import work
 from textual.message import Message
 
-from ctrlrun.operator import RowKind, mutation_facts, parse
+from ctrlrun.operator import RowKind, mutation_facts
 from ctrlrun.operator.wording import clock_text
 from ctrlrun.receipt import Receipt
-from ctrlrun.state import Damage, PagedReader
+from ctrlrun.state import Page, PagedReader
 from ctrlrun_tui.actions import RECEIPTS
 from ctrlrun_tui.data.chain import ChainChild, ChainState
 from ctrlrun_tui.data.models import Column, Detail, Line, Role, Row, Span
 from ctrlrun_tui.data.searched import Searched
 from ctrlrun_tui.glyphs import Glyphs
+from ctrlrun_tui.screens.evidence import EvidenceView
 from ctrlrun_tui.screens.inspect import InspectScreen
 from ctrlrun_tui.screens.paper import JsonPaper
 from ctrlrun_tui.screens.receipt_detail import (
@@ -27,24 +28,29 @@ from ctrlrun_tui.screens.receipt_detail import (
     result_span,
     result_word,
 )
-from ctrlrun_tui.screens.view import ViewScreen
+
+WALK_AGAIN = timedelta(seconds=1)
+"""How often the chain is walked on at most while receipts keep coming."""
 
 
 class ChainTold(Message, bubble=False):
-    """How far the chain is verified by now."""
+    """How far a chain is verified by now; `child` tells the store's from one that was replaced."""
 
-    def __init__(self, state: ChainState) -> None:
+    def __init__(self, child: ChainChild, state: ChainState) -> None:
         super().__init__()
+        self.child = child
         self.state = state
 
     def can_replace(self, message: Message) -> bool:
-        return isinstance(message, ChainTold)
+        return isinstance(message, ChainTold) and message.child is self.child
 
 
-class ReceiptsView(ViewScreen):
+class ReceiptsView(EvidenceView, inherit_bindings=False):
     """Every receipt of the store, however many: only what is on the screen is held."""
 
     PLACE = RECEIPTS
+    KIND = RowKind.RECEIPTS
+    NEWEST_FIRST = True
     EMPTY = "no receipts yet"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("time", "time UTC", 8),
@@ -59,27 +65,19 @@ class ReceiptsView(ViewScreen):
         self._chain: ChainChild | None = None
         self._chain_state = ChainState()
         self._walking = False
-        self._walk_again = False
-        self._damaged: dict[str, str] = {}
+        self._walk_due = True
+        self._walked_at: datetime | None = None
 
     # --- rows ------------------------------------------------------------------------------------
 
     def source(self) -> Searched[Receipt]:
-        wanted = parse(self.filter_text, RowKind.RECEIPTS, now=self.console_app.clock())
-        filters = wanted.page_filters()
-        return Searched(
-            pages=lambda reader: functools.partial(reader.receipts_page, **filters),
-            keep=lambda receipt: wanted.is_empty or wanted.matches(receipt),
-            shown=lambda receipt, now: receipt_row(receipt, self.console_app.glyphs, now),
-            damaged=self._hear_damage,
-            newest_first=True,
-        )
+        return self.searched()
 
-    def check_filter(self, text: str, now: datetime) -> None:
-        parse(text, RowKind.RECEIPTS, now=now)
+    def pages(self, reader: PagedReader) -> Callable[..., Page[Receipt]]:
+        return reader.receipts_page
 
-    def _hear_damage(self, damaged: tuple[Damage, ...]) -> None:
-        self._damaged.update({damage.row_id: damage.detail for damage in damaged})
+    def shown(self, record: Any, glyphs: Glyphs, now: datetime) -> Row:
+        return receipt_row(record, glyphs, now)
 
     def detail(self, reader: PagedReader, row: Row, now: datetime) -> Detail | None:
         receipt = row.record
@@ -87,26 +85,24 @@ class ReceiptsView(ViewScreen):
         glyphs = self.console_app.glyphs
         mutation = mutation_facts(reader, receipt)
         if mutation is not None:
-            return mutation_detail(mutation, glyphs)
+            return mutation_detail(mutation, glyphs, here=self.console_app.where.environment)
         return receipt_detail(receipt, glyphs)
-
-    def copied(self, row: Row) -> tuple[str, str]:
-        return row.id, row.id
 
     # --- the view line, with the chain's state ---------------------------------------------------
 
-    def view_line(self, reader: PagedReader, now: datetime) -> tuple[Line, Line]:
-        left: Line = (Span("Receipts"), Span("  newest first", Role.QUIET))
-        if self._damaged:
-            said = self.console_app.glyphs.said(next(iter(self._damaged)))
-            text = f"  {len(self._damaged)} cannot be read, {said} the first"
-            left = (*left, Span(text, Role.NEEDS))
-        return left, chain_line(self._chain_state, self.console_app.glyphs)
+    def told(self) -> tuple[Line, Line]:
+        left: Line = (Span("Receipts"),)
+        if not self.filter_text:
+            left = (*left, Span("  newest first", Role.QUIET))
+        glyphs = self.console_app.glyphs
+        return left, chain_line(self._chain_state, glyphs, short=bool(self.filter_text))
+
+    # --- the chain -------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
         super().on_mount()
         self._chain = ChainChild(self.console_app.desk.location)
-        self._walk_on()
+        self._walk_when_due(self.console_app.clock())
 
     def on_unmount(self) -> None:
         """The walking process ends with the view."""
@@ -115,35 +111,45 @@ class ReceiptsView(ViewScreen):
 
     def on_store_changed(self) -> None:
         super().on_store_changed()
-        self._walk_on()
+        self._walk_due = True
+        self._walk_when_due(self.console_app.clock())
 
-    def start_over(self) -> None:
-        super().start_over()
-        self._damaged.clear()
+    def on_tick(self, now: datetime) -> None:
+        super().on_tick(now)
+        self._walk_when_due(now)
 
-    def _walk_on(self) -> None:
-        """Have the chain verified to its end; once more if it grew meanwhile."""
-        if self._walking:
-            self._walk_again = True
+    def store_replaced(self) -> None:
+        """What was verified was another chain."""
+        if self._chain is not None:
+            self._chain.stop()
+        self._chain = ChainChild(self.console_app.desk.location)
+        self._chain_state = ChainState()
+        self._walking, self._walk_due, self._walked_at = False, True, None
+        super().store_replaced()
+        if self.is_current:
+            self._walk_when_due(self.console_app.clock())
+
+    def _walk_when_due(self, now: datetime) -> None:
+        """Have the chain verified to its end, if it may have grown."""
+        if not self._walk_due or self._walking or self._chain is None:
             return
-        self._walking = True
-        self._walk_again = False
-        self._walk()
+        if self._walked_at is not None and timedelta(0) <= now - self._walked_at < WALK_AGAIN:
+            return
+        self._walking, self._walk_due, self._walked_at = True, False, now
+        self._walk(self._chain)
 
     @work(thread=True, group="chain", exit_on_error=False)
-    def _walk(self) -> None:
-        assert self._chain is not None
-        self._chain.walk(lambda state: self.post_message(ChainTold(state)))
+    def _walk(self, child: ChainChild) -> None:
+        child.walk(lambda state: self.post_message(ChainTold(child, state)))
 
     def on_chain_told(self, message: ChainTold) -> None:
         """The view line says how far."""
+        if message.child is not self._chain:
+            return
         self._chain_state = message.state
-        self._right = chain_line(message.state, self.console_app.glyphs)
-        self.show_view_line()
         if message.state.done:
             self._walking = False
-            if self._walk_again:
-                self._walk_on()
+        self.show_view_line()
 
     # --- actions ---------------------------------------------------------------------------------
 
@@ -186,16 +192,20 @@ def when_text(moment: datetime, now: datetime) -> str:
     return f"{moment:%y-%m-%d}"
 
 
-def chain_line(state: ChainState, glyphs: Glyphs) -> Line:
+def chain_line(state: ChainState, glyphs: Glyphs, *, short: bool = False) -> Line:
     """`chain ✓ verified to 8,412 of 8,418`, or where it is broken and how."""
     if state.why:
-        return (Span("chain not read: ", Role.NEEDS), Span(glyphs.said(state.why), Role.NEEDS))
+        return (Span(f"chain not read: {glyphs.said(state.why)}", Role.NEEDS),)
     if state.broken is not None:
         where = "" if state.broken_at is None else f" at seq {state.broken_at:,}"
-        text = f"chain {glyphs.denied} broken{where}: {state.broken.replace('_', ' ')}"
-        return (Span(text, Role.ALARM),)
+        others = f", {state.breaks:,} breaks" if state.breaks > 1 else ""
+        how = glyphs.said(state.broken.replace("_", " "))
+        return (Span(f"chain {glyphs.denied} broken{where}: {how}{others}", Role.ALARM),)
     if state.head is None:
         return (Span("chain is being read", Role.QUIET),)
-    sign = f"{glyphs.committed} " if state.done else ""
-    text = f"chain {sign}verified to {state.seq:,} of {state.head:,}"
-    return (Span(text, Role.QUIET),)
+    verified = "" if short else "verified to "
+    text = f"chain {glyphs.committed} {verified}{state.seq:,} of {state.head:,}"
+    line: Line = (Span(text, Role.QUIET),)
+    if state.outside:
+        line = (*line, Span(f"  {glyphs.ambiguous} {state.outside:,} outside it", Role.NEEDS))
+    return line

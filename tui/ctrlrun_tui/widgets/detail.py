@@ -298,10 +298,10 @@ def lay_pair(pair: Pair, width: int) -> Iterator[Line]:
     room = max(4, width - GUTTER - label_width)
     left_width = max(room // 3, min(room // 2, room - RIGHT_COLUMN))
     right_width = room - left_width
+    left: list[Line] = _column(pair.left, left_width - 1)
+    right: list[Line] = _column(pair.right, right_width)
     if pair.left == pair.right and width_of(pair.left) >= left_width:
-        left, right = _column(pair.left, room), [()]
-    else:
-        left, right = _column(pair.left, left_width - 1), _column(pair.right, right_width)
+        left, right = _column(pair.left, room), []
     labels = wrapped(pair.label, label_width - 1)
     if len(labels) > max(len(left), len(right)):  # a path: on lines of its own
         labels = wrapped(pair.label, width - GUTTER)
