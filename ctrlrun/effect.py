@@ -105,8 +105,13 @@ def storable_result(result: Any) -> str | None:
         whole = shown if isinstance(shown, dict) else {"repr": shown}
         text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
     except Exception:  # a __str__, an __iter__ of somebody's subclass
-        text = json.dumps({"repr": f"<unrepresentable {type(result).__name__}>"})
+        text = json.dumps(unrepresentable(result))
     return escape_surrogates(text)
+
+
+def unrepresentable(value: object) -> dict[str, str]:
+    """What stands for a value that cannot even say what it is."""
+    return {"repr": f"<unrepresentable {type(value).__name__}>"}
 
 
 def _finite(value: Any) -> Any:
@@ -124,7 +129,7 @@ def _repr(value: Any) -> str | dict[str, str]:
     try:
         return repr(value)
     except Exception:
-        return {"repr": f"<unrepresentable {type(value).__name__}>"}
+        return unrepresentable(value)
 
 
 def escape_surrogates(text: str) -> str:

@@ -99,7 +99,7 @@ def message_of(error: BaseException) -> str:
     """`str(error)`, fit to be stored, whatever the exception does."""
     try:
         return escape_surrogates(str(error))
-    except Exception:  # somebody's __str__ must not cost the outcome
+    except BaseException:  # somebody's __str__ must not cost the outcome; `error` rises anyway
         return f"<unprintable {type(error).__name__}>"
 
 

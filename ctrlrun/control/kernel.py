@@ -21,7 +21,7 @@ from ctrlrun.control.outcome import record_outcome
 from ctrlrun.control.requests import answered_before, ask_person
 from ctrlrun.control.reserving import reserve_and_begin
 from ctrlrun.control.suspension import suspend
-from ctrlrun.effect import EffectState, check_lease
+from ctrlrun.effect import EffectState, check_lease, unrepresentable
 from ctrlrun.errors import InvalidArgument, NotExecuted, Suspended
 from ctrlrun.policy import Evaluation
 from ctrlrun.receipt import EventType, Receipt
@@ -121,7 +121,10 @@ def execute(executor: Executor) -> Outcome:
         return Outcome(EffectState.FAILED, error=message_of(refused), raised=refused)
     except BaseException as lost:
         return Outcome(EffectState.AMBIGUOUS, error=described(lost), raised=lost)
-    return Outcome(EffectState.COMMITTED, result=plain_result(returned))
+    try:
+        return Outcome(EffectState.COMMITTED, result=plain_result(returned))
+    except BaseException as interrupt:  # it happened all the same: recorded, then raised
+        return Outcome(EffectState.COMMITTED, result=unrepresentable(returned), raised=interrupt)
 
 
 def record(settings: Settings, call: Call, start: Start, outcome: Outcome) -> Receipt:

@@ -70,7 +70,7 @@ def ask_remote(
     """Call the hook. What interrupts it is recorded as no answer, with what else is due, and rises."""
     try:
         with presenting(None):
-            value = hook.ask(question.effect_key)
+            return _understood(question.effect_key, hook.ask(question.effect_key))
     except Exception as error:
         answer = Answer("unknown", "raised", described(error))
         log.warning("reconcile hook for %s raised: %s", question.effect_key, answer.error)
@@ -84,7 +84,6 @@ def ask_remote(
 
         call.journal.write(work, durable=False)
         raise
-    return _understood(question.effect_key, value)
 
 
 def _understood(effect_key: str, value: object) -> Answer:

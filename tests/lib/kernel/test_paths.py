@@ -348,15 +348,35 @@ def test_what_an_exception_means(
         assert w.store.get_effect(key).error == text
 
 
-def test_an_exception_whose_text_raises_is_still_recorded(world: Make) -> None:
-    class Hostile(Exception):
+@pytest.mark.parametrize("raised", [RuntimeError("no"), KeyboardInterrupt(), SystemExit(1)])
+@pytest.mark.parametrize(("base", "state"), [(Exception, "ambiguous"), (NotExecuted, "failed")])
+def test_an_exception_whose_text_raises_is_still_recorded(
+    world: Make, raised: BaseException, base: type[Exception], state: str
+) -> None:
+    class Hostile(base):  # type: ignore[misc, valid-type]
         def __str__(self) -> str:
-            raise RuntimeError("no")
+            raise raised
 
     w = world()
-    w.caught(executor=raising(Hostile()))
-    assert w.last.error == "Hostile: <unprintable Hostile>"
-    assert w.state() == "ambiguous"
+    error = w.caught(executor=raising(Hostile()))
+    assert type(error) is Hostile
+    assert "<unprintable Hostile>" in (w.last.error or "")
+    assert (w.last.result, w.state()) == (state, state)
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit(1)])
+def test_an_interrupt_while_a_result_says_what_it_is_costs_no_outcome(
+    world: Make, interrupt: BaseException
+) -> None:
+    class Hostile:
+        def __repr__(self) -> str:
+            raise interrupt
+
+    w = world()
+    assert w.caught(executor=lambda: [Hostile()]) is interrupt
+    assert w.codes() == "PROP EVAL RES START COM"
+    assert (w.last.result, w.state()) == ("committed", "committed")
+    assert w.store.get_effect("pay:p1").result == {"repr": "<unrepresentable list>"}
 
 
 def test_the_attempt_counts_over_failures(world: Make) -> None:

@@ -192,20 +192,32 @@ def test_a_key_taken_while_the_hook_asked_is_a_duplicate(world: Make) -> None:
     assert (record.action_id, record.attempt, record.state) == ("act_rival", 2, "ambiguous")
 
 
+class _Interrupting:
+    """A hook's answer that interrupts whoever looks at it."""
+
+    def __init__(self, interrupt: BaseException) -> None:
+        self.interrupt = interrupt
+
+    def __repr__(self) -> str:
+        raise self.interrupt
+
+
+@pytest.mark.parametrize("answers", [False, True])
 @pytest.mark.parametrize("eager", [False, True])
 def test_an_interrupted_hook_is_recorded_and_the_interrupt_goes_on(
-    world: Make, eager: bool
+    world: Make, eager: bool, answers: bool
 ) -> None:
     w = world()
     interrupt = KeyboardInterrupt()
+    hook = Hook(_Interrupting(interrupt) if answers else interrupt)
     if eager:
         lost = raising(TimeoutError("lost"))
-        error = w.caught(executor=lost, reconcile=Hook(interrupt), reconcile_eagerly=True)
+        error = w.caught(executor=lost, reconcile=hook, reconcile_eagerly=True)
         assert w.codes() == "PROP EVAL RES START AMB RST RRS"
         assert w.last.result == "ambiguous"
     else:
         before = ambiguous(w)
-        error = w.caught(reconcile=Hook(interrupt))
+        error = w.caught(reconcile=hook)
         assert w.codes(before) == "PROP EVAL RST RRS"
     assert error is interrupt
     assert w.state() == "ambiguous"
