@@ -1,4 +1,4 @@
-"""A terminal of 80x24 around the console: it draws what the console sends, and types.
+"""A terminal, of 80x24 if nothing is said, around the console: it draws what the console sends, and types.
 
 A program under a real pty. It understands what the console's driver sends (places, styles, text)
 and answers what it asks (where the cursor is), as terminals do. Waiting is for what the screen
@@ -11,6 +11,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
@@ -35,24 +36,37 @@ _TOKEN = re.compile(
 _UNFINISHED = re.compile(r"\x1b(?:\[[?><=]?[\d;:]*[ $]?|\][^\x07\x1b]*)?$")
 
 
+_OWN = (
+    "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""Makes the pty the program's controlling terminal, so that it is hung up on when that closes."""
+
+
 class Terminal:
     """The console on a pty."""
 
     def __init__(
-        self, arguments: Sequence[str], *, environ: Mapping[str, str] | None = None
+        self,
+        arguments: Sequence[str],
+        *,
+        environ: Mapping[str, str] | None = None,
+        size: tuple[int, int] = (80, 24),
+        program: Sequence[str] = ("-m", "ctrlrun_tui"),
     ) -> None:
-        self.rows, self.columns = 24, 80
+        self.columns, self.rows = size
         self._cells = [[" "] * self.columns for _ in range(self.rows)]
         self._x = self._y = 0
         self._rest = ""
         self._changed = threading.Condition()
+        self._hung_up = threading.Event()
         self.sent = bytearray()
         ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self._fd = ours
+        self._set_size()
         path = os.pathsep.join([str(ROOT), str(ROOT / "tui")])
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "ctrlrun_tui", *arguments],
+            [sys.executable, "-c", _OWN, sys.executable, *program, *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -64,7 +78,6 @@ class Terminal:
                 "LANG": "C.UTF-8",
                 **(environ or {}),
             },
-            start_new_session=True,
         )
         os.close(theirs)
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -76,7 +89,30 @@ class Terminal:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(DEADLINE)
         self._thread.join(DEADLINE)
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    def hang_up(self) -> None:
+        """The window is closed."""
+        self._hung_up.set()
+        self._thread.join(DEADLINE)
         os.close(self._fd)
+        self._fd = -1
+
+    def is_raw(self) -> bool:
+        """Whether keys come one by one and unseen, as the console wants them, and no shell does."""
+        return not termios.tcgetattr(self._fd)[3] & termios.ICANON
+
+    def resize(self, columns: int, rows: int) -> None:
+        """The window gets another size; what it showed is gone."""
+        with self._changed:
+            self.columns, self.rows = columns, rows
+            self._cells = [[" "] * columns for _ in range(rows)]
+        self._set_size()
+
+    def _set_size(self) -> None:
+        size = struct.pack("HHHH", self.rows, self.columns, 0, 0)
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, size)
 
     def __enter__(self) -> Terminal:
         return self
@@ -106,7 +142,9 @@ class Terminal:
                 self._changed.wait(min(left, 0.2))
 
     def _read(self) -> None:
-        while True:
+        while not self._hung_up.is_set():
+            if not select.select([self._fd], [], [], 0.1)[0]:
+                continue
             try:
                 data = os.read(self._fd, 65536)
             except OSError:  # the console ended
@@ -145,7 +183,11 @@ class Terminal:
 
     def press(self, keys: str) -> None:
         """Send keys in one write, as a paste or a key's sequence comes."""
-        os.write(self._fd, keys.encode())
+        self.press_bytes(keys.encode())
+
+    def press_bytes(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        os.write(self._fd, data)
 
     def pause(self, seconds: float) -> None:
         """The hand rests: its pace is what is tested."""

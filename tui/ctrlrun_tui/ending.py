@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 from ctrlrun.text import inert
 
-REFUSED, UNUSABLE, INTERNAL, INTERRUPTED = 1, 2, 3, 130
+REFUSED, UNUSABLE, INTERNAL, HUNG_UP, INTERRUPTED = 1, 2, 3, 129, 130
 """Exit codes, as of every command (docs/commands.md)."""
 
 
 def failed(message: str, code: int) -> int:
     """Say why in one line that nothing in the message can break out of; the exit code."""
-    print(f"Error: {inert(message)}", file=sys.stderr)  # noqa: T201
+    with contextlib.suppress(OSError):  # a terminal that is gone reads nothing
+        print(f"Error: {inert(message)}", file=sys.stderr, flush=True)  # noqa: T201
     return code
 
 
