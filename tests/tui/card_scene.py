@@ -183,11 +183,14 @@ class Hand:
         """Press keys, the first after a pause."""
         for index, name in enumerate(names):
             self.at += gap if index else first
-            character = name if len(name) == 1 else None
-            event = events.Key(_NAMES.get(name, name), character)
-            event.time = self.at
-            self.app.post_message(event)
+            self.post(name)
         await self.rests()
+
+    def post(self, name: str) -> None:
+        """Press one key, now."""
+        event = events.Key(_NAMES.get(name, name), name if len(name) == 1 else None)
+        event.time = self.at
+        self.app.post_message(event)
 
     async def types(self, text: str, *, gap: float = 0.1, first: float = 0.5) -> None:
         """Type a text."""

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from ctrlrun.approval import ApprovalStatus
+from ctrlrun.operator import read_policy
 from ctrlrun_tui.cards.approve import ApproveCard
 from ctrlrun_tui.cards.base import Card
 from ctrlrun_tui.cards.deny import DenyCard
 from ctrlrun_tui.cards.reading import Phase
-from tests.tui.card_scene import Scene, at_desk, noticed, scene, show, told
+from ctrlrun_tui.glyphs import ENCODING_ASCII
+from tests.tui.card_scene import Hand, Scene, at_desk, noticed, scene, show, told
 
 pytestmark = pytest.mark.anyio
 
@@ -128,7 +130,7 @@ async def test_without_the_policy_that_asked_every_grant_is_high(made: Scene) ->
 async def test_the_code_comes_when_every_argument_was_on_the_screen(made: Scene) -> None:
     async with at_desk(made) as (app, pilot):
         hand = await show(pilot, ApproveCard(made.ids["many"]))
-        assert "↓ shows the rest" in told(app)
+        assert "PgDn shows the rest" in told(app)
         await hand.keys("end")  # the end was seen, what lies between was not
         assert hand.card.why_no_code() is not None
         await hand.keys("home")
@@ -147,12 +149,29 @@ async def test_a_folded_value_has_to_be_opened_and_scrolled_through(made: Scene)
         await hand.keys("end", "home")
         assert hand.card.why_no_code() is not None
         await hand.keys("v")
-        assert "↓ shows the rest" in told(app)
+        assert "PgDn shows the rest" in told(app)
         for _ in range(20):
             await hand.keys("pagedown")
         assert hand.card.why_no_code() is None
         await hand.keys("v")  # folded again: it has been on the screen
         assert hand.card.why_no_code() is None
+
+
+async def test_a_policy_that_changes_under_the_card_makes_its_grant_high(made: Scene) -> None:
+    async with at_desk(made) as (app, pilot):
+        hand = await show(pilot, ApproveCard(made.ids["low"]))
+        code = hand.card.keypad.code
+        assert code is not None
+        changed = made.folder / "other.yaml"  # not the watched one: the news comes from here
+        text = (made.folder / "ctrlrun.yaml").read_text("utf-8")
+        changed.write_text(text.replace("500000", "400000"), "utf-8")
+        app.policy = read_policy(changed)
+        hand.card.on_store_changed()
+        await hand.rests()
+        assert "policy CHANGED since" in told(app)
+        assert "last four digits of the hash" in told(app)
+        await hand.types(code.text)
+        assert made.status("low") is ApprovalStatus.PENDING
 
 
 async def test_two_cards_never_show_the_same_letters(made: Scene) -> None:
@@ -457,6 +476,96 @@ async def test_a_card_under_another_screen_takes_no_code(made: Scene) -> None:
         app.pop_screen()
         await pilot.pause()
         assert card.keypad.code is not None and card.keypad.code.offered
+
+
+async def test_a_card_in_ascii_is_ascii(made: Scene) -> None:
+    async with at_desk(made, glyphs=ENCODING_ASCII) as (app, pilot):
+        for name in ("low", "high", "hostile", "mixed", "many"):
+            hand = await show(pilot, ApproveCard(made.ids[name]))
+            assert told(app).isascii(), told(app)
+            await hand.does("cancel")
+
+
+async def test_under_no_color_a_card_says_everything_in_words(made: Scene) -> None:
+    async with at_desk(made, no_color=True) as (app, pilot):
+        hand = await show(pilot, ApproveCard(made.ids["high"]))
+        assert "To grant as tui:alice, type the last four digits of the hash  _ _ _ _" in told(app)
+        await hand.types(made.record("high").action_hash[-4:-2])
+        typed = " ".join(made.record("high").action_hash[-4:-2])
+        assert f"digits of the hash  {typed} _ _" in told(app)
+
+
+async def test_a_store_that_cannot_be_read_is_said_and_tried_again(
+    made: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("disk\x1b gone")
+
+    async with at_desk(made) as (app, pilot):
+        monkeypatch.setattr(app.desk, "reader", broken)
+        app.push_screen(ApproveCard(made.ids["low"]))
+        await pilot.pause()
+        hand = Hand(pilot)
+        await hand.rests()
+        assert "cannot be read: disk␛ gone" in told(app)
+        monkeypatch.undo()
+        app.tick()
+        await hand.rests()
+        assert hand.card.phase is Phase.OPEN
+
+
+async def test_a_store_that_cannot_be_written_keeps_card_and_draft(
+    made: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+
+    def locked(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("database is locked")
+
+    async with at_desk(made) as (app, pilot):
+        hand = await show(pilot, ApproveCard(made.ids["low"]))
+        await hand.writes("note", "mine")
+        first = hand.card.keypad.code
+        assert first is not None
+        monkeypatch.setattr(app.desk, "_writer", locked)
+        await hand.types_code()
+        assert "not confirmed: database is locked" in told(app)
+        assert hand.card.text_of("note") == "mine"
+        second = hand.card.keypad.code
+        assert second is not None and second.offered and second.text != first.text
+        monkeypatch.undo()
+        await hand.types_code()
+    assert made.status("low") is ApprovalStatus.GRANTED
+
+
+async def test_while_an_answer_is_written_the_card_stands_still(
+    made: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from threading import Event as Gate
+
+    gate = Gate()
+    async with at_desk(made) as (app, pilot):
+        hand = await show(pilot, ApproveCard(made.ids["low"]))
+        approve = app.desk.approve  # type: ignore[attr-defined]
+
+        def slowly(*given: object, **named: object) -> object:
+            gate.wait(20)
+            return approve(*given, **named)
+
+        monkeypatch.setattr(app.desk, "approve", slowly)
+        code = hand.card.keypad.code
+        assert code is not None
+        for key in (*code.text, "n", "escape"):
+            hand.at += 0.5
+            hand.post(key)
+        await pilot.pause()
+        assert hand.card.phase is Phase.WRITING
+        assert hand.card.title_line()[0].text == "approve"
+        gate.set()
+        await hand.rests()
+        assert not isinstance(app.screen, Card)
+    assert made.status("low") is ApprovalStatus.GRANTED
+    assert made.events("APPROVAL_DENIED") == []
 
 
 async def test_copying_sends_what_the_card_says(made: Scene) -> None:

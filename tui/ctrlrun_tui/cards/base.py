@@ -33,6 +33,11 @@ VIA = "tui"
 NO_CHARACTER = "\0"
 """Pressed in place of what is no character of any code: a paste, a letter under alt."""
 
+CHANGE_THE_ANSWER = frozenset(
+    {"deny_instead", "no", "skip", "choose_committed", "choose_failed", "choose_unknown"}
+)
+"""Actions that wait while an answer is being written."""
+
 _ANSWER = Action("answer", (), "answer", "", CARDS, effect=Effect.ANSWERS)
 """Stands for typing a code, where reasons for an answer being off are asked for."""
 
@@ -228,9 +233,10 @@ class Card(FactsCard):
         if not self.drawn.folded and self.pane.all_seen:
             self._was_whole = True
             return None
-        down = self.console_app.glyphs.down
-        how = "v unfolds them" if self.drawn.folded else f"{down} shows the rest"
-        return line(f"The code comes when every argument was on the screen: {how}.")
+        keys = self.console_app.keys
+        shows = keys.shown("card_whole" if self.drawn.folded else "card_page_down")
+        how = f"{shows} unfolds them" if self.drawn.folded else f"{shows} shows the rest"
+        return line(f"The code comes when every argument was shown: {how}.")
 
     def _typing(self) -> Line | None:
         if not self.in_field:
@@ -323,6 +329,11 @@ class Card(FactsCard):
         self.start_reading()
 
     # --- actions ---------------------------------------------------------------------------------
+
+    def off(self, action: Action) -> str | None:
+        if self.phase is Phase.WRITING and action.name in CHANGE_THE_ANSWER:
+            return "the answer is being written"
+        return super().off(action)
 
     def do_cancel(self) -> None:
         """Leave; what was typed is kept for the next time, and nothing is written."""

@@ -281,13 +281,12 @@ class FactsCard(Overlay[None]):
     @on(FactsPane.Scrolled)
     def renew_more(self) -> None:
         """Say how much of the facts is not on the screen."""
-        glyphs = self.console_app.glyphs
         above, below = self.pane.lines_above, self.pane.lines_below
         parts = []
         if below:
-            parts.append(f"{glyphs.down} {below} more line{'s' * (below > 1)} below")
+            parts.append(f"{below} more line{'s' * (below > 1)} below")
         if above:
-            parts.append(f"{glyphs.up} {above} above")
+            parts.append(f"{above} above")
         self.query_one("#more", Block).show(
             [line(Span(", ".join(parts), Role.QUIET))] if parts else []
         )

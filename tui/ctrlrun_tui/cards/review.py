@@ -86,9 +86,7 @@ class ReviewCard(RequestCard):
 
     def do_skip(self) -> None:
         """Leave this one as it is."""
-        if self.phase is Phase.WRITING:
-            self.console_app.say("the answer is being written")
-        elif self.over is not None:
+        if self.over is not None:
             self._go_on(self._outcome_of(self.over), _plain(self.over.line))
         else:
             self.keep_draft()
