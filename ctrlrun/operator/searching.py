@@ -43,8 +43,11 @@ def search(
     after: str | None = None,
     at_least: int,
     budget: int = BUDGET,
+    step: int = PAGE,
 ) -> Found[T]:
     """Read pages until `at_least` rows passed (a last page may bring more), or `budget` were read.
+
+    `step` is how many rows are read at once.
 
     With `after` it reads forward, else backward from `before` or from the end of the list.
     """
@@ -55,12 +58,12 @@ def search(
     scanned = found = 0
     exhausted = False
     while found < at_least and scanned < budget and not exhausted:
-        page = read(after=cursor, limit=PAGE) if forward else read(before=cursor, limit=PAGE)
+        page = read(after=cursor, limit=step) if forward else read(before=cursor, limit=step)
         size = len(page.items) + len(page.damaged)
         passed.append(tuple(row for row in page.items if keep(row)))
         found += len(passed[-1])
         scanned += size
-        exhausted = size < PAGE
+        exhausted = size < step
         if page.before is not None:
             cursor = page.after if forward else page.before
             pages.append(replace(page, items=()))

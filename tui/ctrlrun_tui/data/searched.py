@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Generic, TypeVar
 
 from ctrlrun.operator import Found, search
-from ctrlrun.operator.pages import ReadsPages
+from ctrlrun.operator.pages import PAGE, ReadsPages
 from ctrlrun.state import Damage, PagedReader
 from ctrlrun.state.page import START
 from ctrlrun_tui.data.models import Row
@@ -35,7 +36,8 @@ class Searched(Generic[T]):
     """A source over pages of the store, oldest first on the screen or, `newest_first`, last.
 
     `pages` gives the reader's page method with its filters, `keep` tests what those left in,
-    `shown` makes a row, and `damaged` hears of rows that cannot be read.
+    `shown` makes a row, and `damaged` hears of rows that cannot be read. With `keeps_all` no more
+    is read than was asked for.
     """
 
     pages: Callable[[PagedReader], ReadsPages[T]]
@@ -43,6 +45,7 @@ class Searched(Generic[T]):
     shown: Callable[[T, datetime], Row]
     damaged: Callable[[tuple[Damage, ...]], None]
     newest_first: bool
+    keeps_all: bool = False
     immutable: bool = True
 
     def fetch(self, reader: PagedReader, place: Place, limit: int, now: datetime) -> RowPage:
@@ -55,15 +58,16 @@ class Searched(Generic[T]):
         return RowPage(rows, found.before, found.after, found.exhausted)
 
     def _found(self, reader: PagedReader, place: Place, limit: int) -> Found[T]:
-        read = self.pages(reader)
+        step = limit if self.keeps_all else PAGE
+        read = partial(search, self.pages(reader), self.keep, at_least=limit, step=step)
         older = Edge.BELOW if self.newest_first else Edge.ABOVE
         newest = Edge.TOP if self.newest_first else Edge.BOTTOM
         if place.edge is newest:
-            return search(read, self.keep, at_least=limit)
+            return read()
         if place.edge is older:
-            return search(read, self.keep, before=place.cursor, at_least=limit)
+            return read(before=place.cursor)
         cursor = place.cursor if place.edge in (Edge.ABOVE, Edge.BELOW) else None
-        return search(read, self.keep, after=cursor or START, at_least=limit)
+        return read(after=cursor or START)
 
     def fate(self, reader: PagedReader, row: Row, now: datetime) -> Row | None:
         """Rows of such a list stay as they are."""

@@ -59,6 +59,7 @@ class EvidenceView(SearchedView, inherit_bindings=False):
             shown=lambda record, now: self.shown(record, glyphs, now),
             damaged=self.damage.hear,
             newest_first=self.NEWEST_FIRST,
+            keeps_all=wanted.is_empty,
         )
 
     # --- the view line ---------------------------------------------------------------------------

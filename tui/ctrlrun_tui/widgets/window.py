@@ -477,9 +477,20 @@ class Window:
         return self.rows[0].id
 
     def _held_index(self) -> int:
+        """Where the held row stands: beside its old neighbours, and in its lane."""
         assert self._held is not None
+        keys = [lane.key for lane in self.lanes]
+        if self._held.lane not in keys:
+            return self._held_index_of(self._held)
+        order = [keys.index(row.lane) if row.lane in keys else 0 for row in self.rows]
+        lane = keys.index(self._held.lane)
+        first = sum(each < lane for each in order)
+        last = sum(each <= lane for each in order)
+        return max(first, min(self._held_index_of(self._held), last))
+
+    def _held_index_of(self, held: Row) -> int:
         places = {row.id: index for index, row in enumerate(self.rows)}
-        here = self._order.index(self._held.id) if self._held.id in self._order else 0
+        here = self._order.index(held.id) if held.id in self._order else 0
         for row_id in reversed(self._order[:here]):
             if row_id in places:
                 return places[row_id] + 1
@@ -491,19 +502,26 @@ class Window:
     def _trim(self) -> None:
         """Let go of pages far from the screen."""
         while len(self.rows) > MOST_PAGES * self.page and len(self.chunks) > 1:
-            first, last = self._visible_chunks()
             eye = self._eye()
-            if first > len(self.chunks) - 1 - last and first > 0:
-                self.chunks.pop(0)
-                self.at_top = False
-            elif last < len(self.chunks) - 1:
-                self.chunks.pop()
-                self.at_bottom = False
-            else:
+            if not self._let_a_page_go():
                 return
             self._remember_order()
             self._rebuild()
             self._look(eye)
+
+    def _let_a_page_go(self) -> bool:
+        """Drop the first or last page, the farther one, unless it would be asked for again."""
+        first_row, last_row = self._visible_range()
+        above, below = first_row, len(self.rows) - 1 - last_row
+        spare_above = above - len(self.chunks[0].rows) >= self.height
+        spare_below = below - len(self.chunks[-1].rows) >= self.height
+        if spare_above and (above > below or not spare_below):
+            self.chunks.pop(0)
+            self.at_top = False
+        elif spare_below:
+            self.chunks.pop()
+            self.at_bottom = False
+        return spare_above or spare_below
 
     def _eye(self) -> list[tuple[str, int]]:
         """Where rows stand on the screen: the cursor's first, it is what the eye is on."""
