@@ -230,8 +230,8 @@ def effect_detail(row_id: str, facts: EffectFacts, glyphs: Glyphs, now: datetime
         Span(word, Role.NEEDS if word in ("AMBIGUOUS", "lapsed") else Role.VALUE),
         Span(f" since {clock_text(record.updated_at)}", Role.QUIET),
     )
+    acted = tuple(_action_facts(facts, where, glyphs))
     evidence = (
-        *_action_facts(facts, where, glyphs),
         *_held(record),
         *_ended(record, glyphs),
         *_about(facts, glyphs),
@@ -239,8 +239,9 @@ def effect_detail(row_id: str, facts: EffectFacts, glyphs: Glyphs, now: datetime
     arguments = folding(effect_arguments(facts, glyphs, whole=True))
     principal = effect_principal(facts, glyphs)
     short = tuple(_history(facts, glyphs, now, whole=False))
-    beneath = (*evidence, *short, *arguments, *principal)
+    beneath = (*acted, *evidence, *short, *arguments, *principal)
     whole = (
+        *acted,
         *evidence,
         BLANK,
         *arguments,
@@ -252,13 +253,14 @@ def effect_detail(row_id: str, facts: EffectFacts, glyphs: Glyphs, now: datetime
     beside = (
         Prose(remark),
         BLANK,
+        *(replace(fact, remark=()) for fact in acted),
         *evidence,
         BLANK,
         *arguments,
         *principal,
         *_record_facts(facts),
         BLANK,
-        *short,
+        *(_without_id(each) for each in short),
     )
     return Detail(
         row_id,
@@ -268,6 +270,11 @@ def effect_detail(row_id: str, facts: EffectFacts, glyphs: Glyphs, now: datetime
         whole=Detail(row_id, key, remark, whole),
         beside=Detail(row_id, key, where, beside),
     )
+
+
+def _without_id(item: DetailLine) -> DetailLine:
+    """A line of a history where there is no room for ids."""
+    return replace(item, remark=()) if isinstance(item, Fact) else item
 
 
 def _action_facts(facts: EffectFacts, where: Line, glyphs: Glyphs) -> Iterator[Fact]:

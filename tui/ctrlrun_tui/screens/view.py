@@ -266,7 +266,8 @@ class ViewScreen(Framed[None], inherit_bindings=False):
         said = self.console_app.glyphs.said
         first = message.rows[0]
         others = f", and {len(message.rows) - 1} more" if len(message.rows) > 1 else ""
-        self.console_app.say(f"mark dropped: {said(first.id)} {first.left}{others}", Role.NEEDS)
+        _, name = self.copied(first)
+        self.console_app.say(f"mark dropped: {said(name)} {first.left}{others}", Role.NEEDS)
         self.show_view_line()
 
     def _read_detail_when_due(self, now: datetime) -> None:

@@ -35,6 +35,9 @@ ROWS_KEPT = 512
 CELLS_KEPT = 4096
 """Cells whose drawing is kept."""
 
+STILL_LOOKING = "nothing so far, looking through the rest"
+"""What an empty list says while a search has not seen all of it."""
+
 HEAD = 1
 """Lines of the column names."""
 
@@ -142,6 +145,7 @@ class VirtualList(Drawn, inherit_bindings=False):
         self.window = Window(lanes=tuple(lanes), immutable=immutable)
         self.signs = 3 if marks else 2  # cells before the columns: cursor, mark
         self.empty = empty
+        self._empty_drawn: Line = ()
         self.dimmed = False
         self._now: datetime | None = None
         self._placed: tuple[Placed, ...] = ()
@@ -270,7 +274,8 @@ class VirtualList(Drawn, inherit_bindings=False):
             return
         looks = self._looks_now()
         drawn, self._looks = self._looks, looks
-        if len(looks) != len(drawn):
+        empty, self._empty_drawn = self._empty_drawn, self._empty_line(0)
+        if len(looks) != len(drawn) or empty != self._empty_drawn:
             self.refresh()
         else:
             regions = self._regions_to_draw(looks, drawn)
@@ -362,9 +367,10 @@ class VirtualList(Drawn, inherit_bindings=False):
 
     def _empty_line(self, y: int) -> Line:
         window = self.window
-        if y or window.rows or not window.is_loaded or not window.at_bottom:
+        if y or window.rows or not window.is_loaded:
             return ()
-        return (Span(f"{'':{self.signs}}{self.empty}", Role.QUIET),)
+        text = self.empty if window.at_top and window.at_bottom else STILL_LOOKING
+        return (Span(f"{'':{self.signs}}{text}", Role.QUIET),)
 
     def _row_strip(self, look: Look, row: Row, width: int) -> Strip:
         """A row as drawn. What time leaves alone is kept; clocks are put in each time."""

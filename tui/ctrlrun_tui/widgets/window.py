@@ -349,7 +349,11 @@ class Window:
             self.at_bottom = page.ends
             self._put_below(self._new(page), page)
         self._rebuild()
-        self._look(eye)
+        if self.follow and self.rows and self.at_bottom:
+            self.cursor = self.rows[-1].id
+            self.show_cursor()
+        else:
+            self._look(eye)
         self._trim()
 
     def _take_again(self, answer: Answer) -> Taken:
