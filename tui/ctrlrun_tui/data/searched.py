@@ -21,6 +21,9 @@ from ctrlrun_tui.data.sources import Edge, Place, RowPage
 
 T = TypeVar("T")
 
+BUDGET = 2_000
+"""Rows that are looked at for one page: what was found shows between two of them."""
+
 LOOKED_AT = 600
 """Rows that are looked at, from the newest on, to say how many a filter hides."""
 
@@ -59,7 +62,9 @@ class Searched(Generic[T]):
 
     def _found(self, reader: PagedReader, place: Place, limit: int) -> Found[T]:
         step = limit if self.keeps_all else PAGE
-        read = partial(search, self.pages(reader), self.keep, at_least=limit, step=step)
+        read = partial(
+            search, self.pages(reader), self.keep, at_least=limit, budget=BUDGET, step=step
+        )
         older = Edge.BELOW if self.newest_first else Edge.ABOVE
         newest = Edge.TOP if self.newest_first else Edge.BOTTOM
         if place.edge is newest:

@@ -23,6 +23,7 @@ from textual.timer import Timer
 from ctrlrun_tui.data.models import Column, Lane, Line, Role, Row, Span
 from ctrlrun_tui.data.sources import TOP, Answer, Place, Request
 from ctrlrun_tui.services import services
+from ctrlrun_tui.widgets.pages import Pages
 from ctrlrun_tui.widgets.strips import Drawn, fit, segments, strip, width_of
 from ctrlrun_tui.widgets.window import ListLine, Window
 
@@ -142,7 +143,7 @@ class VirtualList(Drawn, inherit_bindings=False):
     ) -> None:
         super().__init__(id=id)
         self.columns = tuple(columns)
-        self.window = Window(lanes=tuple(lanes), immutable=immutable)
+        self.window = Window(tuple(lanes), Pages(immutable))
         self.signs = 3 if marks else 2  # cells before the columns: cursor, mark
         self.empty = empty
         self._empty_drawn: Line = ()
@@ -176,7 +177,7 @@ class VirtualList(Drawn, inherit_bindings=False):
     def start_over(self, *, immutable: bool | None = None, at: Place = TOP) -> None:
         """Read the list anew, from an end of it: another filter or order."""
         if immutable is not None:
-            self.window.immutable = immutable
+            self.window.pages.immutable = immutable
         self.window.start_over(at)
         self.pump()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ctrlrun_tui.data.models import Lane, Row
 from ctrlrun_tui.data.sources import BOTTOM, TOP, Answer, Edge, Place, Request, RowPage
+from ctrlrun_tui.widgets.pages import Pages
 
 LEAST_PAGE = 64
 """Rows read at once on a small screen; else two screens full."""
@@ -24,16 +25,6 @@ WATCHED_MARKS = 50
 
 GONE = "gone"
 """The word for a row of which nothing is known any more."""
-
-
-@dataclass(slots=True)
-class Chunk:
-    """One page as it is held. `stale` means: read before the last change of the store."""
-
-    rows: tuple[Row, ...]
-    first: str | None
-    last: str | None
-    stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +43,12 @@ class Window:
     """The held part of one list. `height` is the number of lines on the screen."""
 
     lanes: tuple[Lane, ...] = ()
-    immutable: bool = False
+    pages: Pages = field(default_factory=Pages)
     spaced: bool = False  # a blank line before each heading but the first
     height: int = 10
     follow: bool = False  # the cursor stays on the last row as rows are added below
     cursor: str | None = None
     marks: dict[str, Row] = field(default_factory=dict)
-    chunks: list[Chunk] = field(default_factory=list)
-    at_top: bool = False
-    at_bottom: bool = False
     is_loaded: bool = False
     top: int = 0  # the line at the top of the screen
     rows: list[Row] = field(default_factory=list)
@@ -73,9 +61,18 @@ class Window:
     _pending: Request | None = None
     _number: int = 0
     _mark_turn: int = 0
-    _stale: bool = False  # the store changed while nothing was held
 
     # --- what is on the screen -------------------------------------------------------------------
+
+    @property
+    def at_top(self) -> bool:
+        """Whether the first row held is the list's first."""
+        return self.pages.at_top
+
+    @property
+    def at_bottom(self) -> bool:
+        """Whether the last row held is the list's last."""
+        return self.pages.at_bottom
 
     @property
     def page(self) -> int:
@@ -225,9 +222,7 @@ class Window:
 
     def changed(self) -> None:
         """The store changed: what is held may be out of date."""
-        for chunk in self.chunks:
-            chunk.stale = True
-        self._stale = True
+        self.pages.changed()
 
     def failed(self, number: int) -> None:
         """A request could not be carried out; the rows stay, and it is asked again later."""
@@ -244,10 +239,15 @@ class Window:
             return self._ask(place=place)
         if self._pending is not None:
             return None
-        edge = self._needed_edge()
+        shown = self._shown_rows()
+        edge = self.pages.needed(shown, self.height)
         if edge is not None:
             return self._ask(place=edge)
-        return self._again()
+        again = self.pages.again(shown, self.page)
+        if again is None:
+            return None
+        watched = () if self.pages.immutable else self._watched()
+        return self._number_request(replace(again, cursor=self.cursor, watched=watched))
 
     def take(self, answer: Answer) -> Taken | None:
         """What was read; None when it was void because something else was asked since."""
@@ -267,51 +267,12 @@ class Window:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _ask(self, *, place: Place | None = None, **more: object) -> Request:
+    def _ask(self, *, place: Place) -> Request:
+        return self._number_request(Request(0, self.page, place))
+
+    def _number_request(self, request: Request) -> Request:
         self._number += 1
-        request = Request(self._number, self.page, place)
-        self._pending = replace(request, **more) if more else request  # type: ignore[arg-type]
-        return self._pending
-
-    def _needed_edge(self) -> Place | None:
-        if not self.chunks:
-            return None
-        first, last = self._visible_range()
-        if not self.at_bottom and len(self.rows) - 1 - last < self.height:
-            return Place(Edge.BELOW, self.chunks[-1].last)
-        if not self.at_top and first < self.height:
-            return Place(Edge.ABOVE, self.chunks[0].first)
-        return None
-
-    def _again(self) -> Request | None:
-        if not self.chunks:
-            if not self._stale:
-                return None
-            self._stale = False
-            return self._ask(body=True, watched=self._watched())
-        self._stale = False
-        first, last = self._visible_chunks()
-        if not any(chunk.stale for chunk in self.chunks[first : last + 1]):
-            return None
-        watched = self._watched()
-        if self.immutable:
-            for chunk in self.chunks:
-                chunk.stale = False
-            if not (self.at_top or self.at_bottom):
-                return None
-            return self._ask(
-                first=self.chunks[0].first if self.at_top else None,
-                tail=self.chunks[-1].last if self.at_bottom else None,
-            )
-        started = sum(len(chunk.rows) for chunk in self.chunks[:first])
-        limit = max(self.page, self._visible_range()[1] - started + 1 + self.height)
-        if first:
-            request = self._ask(above=self.chunks[first - 1].last, body=True, watched=watched)
-        else:
-            request = self._ask(first=self.chunks[0].first, body=True, watched=watched)
-        in_chunks = sum(len(chunk.rows) for chunk in self.chunks[first:])
-        held = min(in_chunks, self._visible_range()[1] - started + 1)
-        self._pending = replace(request, limit=limit, cursor=self.cursor, held=held)
+        self._pending = replace(request, number=self._number)
         return self._pending
 
     def _watched(self) -> tuple[Row, ...]:
@@ -325,10 +286,7 @@ class Window:
 
     def _take_end(self, place: Place, page: RowPage) -> None:
         eye = self._eye()
-        self.chunks = []
-        self._put_below(page.rows, page)
-        self.at_top = place.edge is Edge.TOP or (place.edge is Edge.BOTTOM and page.ends)
-        self.at_bottom = place.edge is Edge.BOTTOM or page.ends
+        self.pages.replace(place, page)
         self._held = None
         keeps = place == TOP and any(row.id == self.cursor for row in page.rows)
         self._rebuild()
@@ -344,10 +302,9 @@ class Window:
     def _take_edge(self, edge: Edge, page: RowPage) -> None:
         eye = self._eye()
         if edge is Edge.ABOVE:
-            self._take_above(page)
+            self.pages.take_above(page)
         else:
-            self.at_bottom = page.ends
-            self._put_below(self._new(page), page)
+            self.pages.take_below(page)
         self._rebuild()
         if self.follow and self.rows and self.at_bottom:
             self.cursor = self.rows[-1].id
@@ -359,11 +316,9 @@ class Window:
     def _take_again(self, answer: Answer) -> Taken:
         eye = self._eye()
         self._remember_order()
-        came_above = self._take_above(answer.above)
-        if answer.page is not None:
-            self._take_body(answer.request, answer.page, answer.above)
-        if answer.below is not None:
-            self._take_below(answer.below)
+        came_above = self.pages.take_again(answer)
+        if self.follow and answer.below is not None and not answer.below.ends:
+            self._wanted = BOTTOM
         dropped = self._take_fates(dict(answer.fates))
         self._rebuild()
         if self.follow and self.rows and self.at_bottom:
@@ -374,52 +329,6 @@ class Window:
             self.unseen_above = self.unseen_above + came_above if self.top else 0
         self._trim()
         return Taken(dropped)
-
-    def _take_above(self, page: RowPage | None) -> int:
-        if page is None:
-            return 0
-        self.at_top = page.ends
-        rows = self._new(page)
-        if rows:
-            self.chunks.insert(0, Chunk(rows, page.first, page.last))
-        elif page.first is not None and self.chunks:
-            self.chunks[0].first = page.first
-        return len(rows)
-
-    def _new(self, page: RowPage) -> tuple[Row, ...]:
-        """The rows of a page that are not held already."""
-        known = {row.id for chunk in self.chunks for row in chunk.rows}
-        return tuple(row for row in page.rows if row.id not in known)
-
-    def _put_below(self, rows: tuple[Row, ...], page: RowPage) -> None:
-        """Hold a page's new rows; one that brought none moves the end of what was looked at."""
-        last = self.chunks[-1] if self.chunks else None
-        if last is not None and (not rows or not last.rows):
-            last.rows += rows
-            last.last = page.last or last.last
-        elif page.last is not None:
-            self.chunks.append(Chunk(rows, page.first, page.last))
-
-    def _take_below(self, page: RowPage) -> None:
-        self.at_bottom = page.ends
-        self._put_below(self._new(page), page)
-        if self.follow and not page.ends:
-            self._wanted = BOTTOM
-
-    def _take_body(self, request: Request, page: RowPage, above: RowPage | None) -> None:
-        """The rows from the first chunk on the screen on, read again; what lies below is let go."""
-        kept = [chunk for chunk in self.chunks if chunk.last == request.above]
-        start = 0
-        if request.above is not None and kept:
-            start = self.chunks.index(kept[0]) + 1
-        elif above is not None and above.rows and self.chunks and self.chunks[0].last == above.last:
-            start = 1
-        self.chunks = self.chunks[:start]
-        self._put_below(self._new(page), page)
-        if start == 0 and self.chunks and above is not None and above.first is not None:
-            self.chunks[0].first = above.first
-        self.at_top = self.at_top or start == 0
-        self.at_bottom = page.ends
 
     def _take_fates(self, fates: dict[str, Row | None]) -> tuple[Row, ...]:
         """Hold the row under the cursor that left; drop the marks of rows that did."""
@@ -432,10 +341,9 @@ class Window:
             if row_id in self.marks and (fate is None or fate.left is not None):
                 marked = self.marks.pop(row_id)
                 dropped.append(replace(marked, left=GONE) if fate is None else fate)
-        for chunk in self.chunks:
-            for row in chunk.rows:
-                if row.id in self.marks:
-                    self.marks[row.id] = row
+        for row in self.pages.rows:
+            if row.id in self.marks:
+                self.marks[row.id] = row
         return tuple(dropped)
 
     def _let_go(self) -> None:
@@ -450,7 +358,7 @@ class Window:
 
     def _rebuild(self) -> None:
         """Rows and lines from the chunks, with the held row in its old place."""
-        self.rows = [row for chunk in self.chunks for row in chunk.rows]
+        self.rows = self.pages.rows
         if self._held is not None:
             self.rows.insert(self._held_index(), self._held)
         self.lines = []
@@ -505,27 +413,13 @@ class Window:
 
     def _trim(self) -> None:
         """Let go of pages far from the screen."""
-        while len(self.rows) > MOST_PAGES * self.page and len(self.chunks) > 1:
+        while len(self.rows) > MOST_PAGES * self.page:
             eye = self._eye()
-            if not self._let_a_page_go():
+            if not self.pages.let_one_go(self._shown_rows(), self.height):
                 return
             self._remember_order()
             self._rebuild()
             self._look(eye)
-
-    def _let_a_page_go(self) -> bool:
-        """Drop the first or last page, the farther one, unless it would be asked for again."""
-        first_row, last_row = self._visible_range()
-        above, below = first_row, len(self.rows) - 1 - last_row
-        spare_above = above - len(self.chunks[0].rows) >= self.height
-        spare_below = below - len(self.chunks[-1].rows) >= self.height
-        if spare_above and (above > below or not spare_below):
-            self.chunks.pop(0)
-            self.at_top = False
-        elif spare_below:
-            self.chunks.pop()
-            self.at_bottom = False
-        return spare_above or spare_below
 
     def _eye(self) -> list[tuple[str, int]]:
         """Where rows stand on the screen: the cursor's first, it is what the eye is on."""
@@ -551,26 +445,11 @@ class Window:
                 return index
         return None
 
-    def _visible_range(self) -> tuple[int, int]:
-        """Indexes of the first and last row on the screen."""
+    def _shown_rows(self) -> range:
+        """Which of the rows that the pages hold are on the screen."""
         shown = {line.id for line in self.visible if isinstance(line, Row)}
-        indexes = [index for index, row in enumerate(self.rows) if row.id in shown]
-        return (indexes[0], indexes[-1]) if indexes else (0, 0)
-
-    def _visible_chunks(self) -> tuple[int, int]:
-        """Indexes of the first and last chunk on the screen."""
-        first_row, last_row = self._visible_range()
-        first = last = 0
-        end = 0
-        for index, chunk in enumerate(self.chunks):
-            if end <= first_row:
-                first = index
-            if end <= last_row:
-                last = index
-            end += len(chunk.rows)
-        while first and not self.chunks[first - 1].rows:  # looked through, nothing found
-            first -= 1
-        return first, last
+        indexes = [index for index, row in enumerate(self.pages.rows) if row.id in shown]
+        return range(indexes[0], indexes[-1] + 1) if indexes else range(1)
 
 
 _ENDS = frozenset({Edge.TOP, Edge.BOTTOM, Edge.LANE})
