@@ -21,7 +21,7 @@ from ctrlrun_tui.actions import CARDS, Action, Effect
 from ctrlrun_tui.cards.field import Field
 from ctrlrun_tui.cards.keypad import Keypad
 from ctrlrun_tui.cards.memory import CardMemory, DraftKey
-from ctrlrun_tui.cards.parts import INSIDE, Block, Cancel, FactsPane
+from ctrlrun_tui.cards.parts import INSIDE, Cancel, FactsPane
 from ctrlrun_tui.cards.reading import FactsCard, Phase, told
 from ctrlrun_tui.cards.sheet import line_width, wrap_words
 from ctrlrun_tui.data.models import Line, Live, Role, Span, line
@@ -205,9 +205,9 @@ class Card(FactsCard):
         if said is None:
             said = self.keypad.line(self.ask())
         refusal = wrap_words(self._refusal, INSIDE) if self._refusal else ()
-        self.query_one("#refusal", Block).show(refusal)
+        self.refusal_block.show(refusal)
         fits = line_width(said) <= INSIDE
-        self.query_one("#ask", Block).show([(), *([said] if fits else wrap_words(said, INSIDE))])
+        self.ask_block.show([(), *([said] if fits else wrap_words(said, INSIDE))])
 
     def why_no_code(self) -> Line | None:
         """The first reason why nothing can be answered now, or None."""
@@ -254,7 +254,7 @@ class Card(FactsCard):
         if self.in_field:
             self.key_read(event.time)
             if event.key in ("enter", "escape"):
-                self.query_one("#cancel").focus()
+                self.cancel.focus()
                 return True
             return event.is_printable
         if event.key == "enter":

@@ -99,6 +99,14 @@ class FactsCard(Overlay[None]):
         self.whole = False
         self.over: Over | None = None
         self.unread: str | None = None
+        self.pane = FactsPane(id="facts")
+        self.ask_block = Block(id="ask")
+        self.refusal_block = Block(id="refusal")
+        self.cancel = Cancel(id="cancel")
+        self.fields = Vertical(id="fields")
+        self._rim = Rim(id="rim")
+        self._more = Block(id="more")
+        self._consequence = Block(id="consequence")
         self._read_number = 0
         self._is_reading = False
         self._reads_again = False
@@ -139,22 +147,17 @@ class FactsCard(Overlay[None]):
 
     # --- frame -----------------------------------------------------------------------------------
 
-    @property
-    def pane(self) -> FactsPane:
-        """The facts that scroll."""
-        return self.query_one("#facts", FactsPane)
-
     def compose_body(self) -> ComposeResult:
-        yield Rim(id="rim")
+        yield self._rim
         with Vertical(id="inside"):
-            yield FactsPane(id="facts")
-            yield Block(id="more")
-            yield Block(id="consequence")
-            with Vertical(id="fields"):
+            yield self.pane
+            yield self._more
+            yield self._consequence
+            with self.fields:
                 yield from self.field_rows()
-            yield Block(id="refusal")
-            yield Block(id="ask")
-            yield Cancel(id="cancel")
+            yield self.refusal_block
+            yield self.ask_block
+            yield self.cancel
         yield Rim(foot=True, id="foot")
 
     def on_mount(self) -> None:
@@ -269,14 +272,14 @@ class FactsCard(Overlay[None]):
         self.show_rim(self.console_app.clock())
         if self.drawn is not None:
             self.pane.show(self.drawn.laid)
-            self.query_one("#consequence", Block).show(self.consequence())
-        self.query_one("#cancel", Cancel).say(self.leave_word())
+            self._consequence.show(self.consequence())
+        self.cancel.say(self.leave_word())
         self.renew_ask()
         self.renew_frame()
         self.call_after_refresh(self.renew_more)
 
     def show_rim(self, now: datetime) -> None:
-        self.query_one("#rim", Rim).show(self.title_line(), self.clock_line(now))
+        self._rim.show(self.title_line(), self.clock_line(now))
 
     @on(FactsPane.Scrolled)
     def renew_more(self) -> None:
@@ -287,9 +290,7 @@ class FactsCard(Overlay[None]):
             parts.append(f"{below} more line{'s' * (below > 1)} below")
         if above:
             parts.append(f"{above} above")
-        self.query_one("#more", Block).show(
-            [line(Span(", ".join(parts), Role.QUIET))] if parts else []
-        )
+        self._more.show([line(Span(", ".join(parts), Role.QUIET))] if parts else [])
 
     # --- actions ---------------------------------------------------------------------------------
 

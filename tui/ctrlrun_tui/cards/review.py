@@ -120,7 +120,7 @@ class ReviewCard(RequestCard):
         self.request_id = self.records[len(self.ended)].approval_id
         self.verb = Verb.GRANT
         self.restore_draft()
-        self.query_one("#cancel").focus()
+        self.cancel.focus()
         self.renew()
         self.start_reading()
 
@@ -129,8 +129,8 @@ class ReviewCard(RequestCard):
         said = summary(self.ended)
         laid = table(self.ended, INSIDE, self.console_app.glyphs)
         self.drawn = Reading(None, None, laid)
-        self.query_one("#fields").display = False
-        self.query_one("#cancel").focus()
+        self.fields.display = False
+        self.cancel.focus()
         super().end(Over(line(said)))
         self.console_app.say(f"review: {said}")
 
@@ -244,7 +244,7 @@ class DenyMarkedCard(Card):
         self.pane.clear()
         laid = table(self.ended, INSIDE, self.console_app.glyphs)
         self.drawn = Reading(None, None, laid)
-        self.query_one("#fields").display = False
+        self.fields.display = False
         self.end(Over(line(summary(self.ended))))
 
 

@@ -120,6 +120,8 @@ class OneLine(Drawn, inherit_bindings=False):
 
     def renew(self) -> None:
         """Draw again if the line says something else than it does on the screen."""
+        if not self.is_attached:  # a tick that came while the screen is taken apart
+            return
         line = self.line(max(0, self.size.width - 2 * MARGIN))
         if line != self.drawn:
             self.drawn = line
