@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.pilot import Pilot
 
+from ctrlrun.clock import counted_ids
 from ctrlrun_tui.actions import CARDS, VIEWS
 from ctrlrun_tui.arguments import Options
 from ctrlrun_tui.ending import REFUSED, UNUSABLE, failed
@@ -28,17 +30,19 @@ _FONT_FACE = re.compile(r"@font-face\s*\{.*?\}", re.DOTALL)
 _FONTS = "Fira Code"
 _LOCAL_FONTS = 'ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace'
 
-_PAGES = ("inspect", "help", "palette", "handover")
+NAMES = (*VIEWS, *CARDS, "inspect", "help", "palette", "handover")
+"""What can be drawn: views, cards, and pages over a view."""
 
 
 def draw(app: ConsoleApp, options: Options) -> int:
     """Draw the frame that the options name into their file; the exit code."""
     name = options.view
-    known = (*VIEWS, *CARDS, *_PAGES)
-    if name is not None and name not in known:
-        return failed(f"there is no view {name!r}; there are: {', '.join(known)}", UNUSABLE)
+    if name is not None and name not in NAMES:
+        return failed(f"there is no view {name!r}; there are: {', '.join(NAMES)}", UNUSABLE)
     assert options.snapshot is not None
-    picture = asyncio.run(_draw(app, options.size, name))
+    # Of a demo the codes on the cards, too, are the same each time; no hand will type them.
+    with counted_ids() if options.demo else nullcontext():
+        picture = asyncio.run(_draw(app, options.size, name))
     if picture is None:
         return failed(f"nothing in the inbox takes {name}", REFUSED)
     return _write(options.snapshot, picture)

@@ -141,7 +141,10 @@ def scripted(agent: Agent, folder: Path, clock: StepClock) -> None:
     agent.propose(delete_namespace("checkout-old"))
     clock.pass_(seconds=30)
     agent.propose(mail(6, "cfo@example.org", "Refund report, week 48"))
-    agent.propose(delete_namespace("preview-9"))
-    approve(agent.store, list(agent.waiting)[-1], "tui:alice", sinks=agent.sinks, clock=clock)
-    clock.pass_(seconds=20)
+    agent.propose(refund(11, 180_000))
+    granted, proposal = list(agent.waiting.items())[-1]
+    approve(agent.store, granted, "tui:alice", sinks=agent.sinks, clock=clock)
+    clock.pass_(seconds=10)
     agent.propose(restart("checkout", 41))
+    clock.pass_(seconds=10)
+    agent.present(granted, proposal.enlarged())
