@@ -17,6 +17,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _NEWLINE = "\u23ce"
 _DELETE = "\u2421"
@@ -143,11 +147,12 @@ def cut_middle(text: str, width: int, *, ellipsis: str = "…") -> str:
     return _Inert(cut) if isinstance(text, _Inert) else cut
 
 
-def wrapped(text: str, width: int) -> tuple[str, ...]:
+def wrapped(text: str, width: int, *, cells: Callable[[str], int] = cell_width) -> tuple[str, ...]:
     """A text that `inert` returned in lines of at most `width` cells (2 at least), nothing lost.
 
     It breaks wherever a line is full, for a value has no words; tokens and marks are not torn
-    unless one alone is wider than the line. An empty text is one empty line.
+    unless one alone is wider than the line. An empty text is one empty line. `cells` measures a
+    piece, for screens that count some characters wider than `cell_width` does.
     """
     width = max(width, 2)
     if text.isascii() and not re.search(_TOKEN, text):
@@ -156,13 +161,13 @@ def wrapped(text: str, width: int) -> tuple[str, ...]:
     line: list[str] = []
     used = 0
     for unit in _units(text):
-        for piece in [unit] if cell_width(unit) <= width else list(unit):
-            cells = cell_width(piece)
-            if used + cells > width:
+        for piece in [unit] if cells(unit) <= width else list(unit):
+            taken = cells(piece)
+            if used + taken > width:
                 lines.append("".join(line))
                 line, used = [], 0
             line.append(piece)
-            used += cells
+            used += taken
     lines.append("".join(line))
     return tuple(_Inert(line) for line in lines) if isinstance(text, _Inert) else tuple(lines)
 

@@ -12,12 +12,11 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.widget import Widget
 
 from ctrlrun_tui.cards.sheet import Laid
 from ctrlrun_tui.data.models import Line, Role, Span
 from ctrlrun_tui.services import services
-from ctrlrun_tui.widgets.strips import fit, strip, width_of
+from ctrlrun_tui.widgets.strips import Drawn, fit, strip, width_of
 
 CARD_WIDTH = 76
 """Columns of a card, its frame included, whatever the terminal's width."""
@@ -26,7 +25,7 @@ INSIDE = CARD_WIDTH - 4
 """Columns between the frame and one free column at each side."""
 
 
-class Block(Widget, inherit_bindings=False):
+class Block(Drawn, inherit_bindings=False):
     """Some lines, as many rows high."""
 
     DEFAULT_CSS = f"""
@@ -55,7 +54,7 @@ class Block(Widget, inherit_bindings=False):
         return strip(fit(line, width, app.glyphs), width, app.palette)
 
 
-class Rim(Widget, inherit_bindings=False):
+class Rim(Drawn, inherit_bindings=False):
     """The top or foot of the frame. The top holds the card's name and its clock."""
 
     DEFAULT_CSS = f"""
@@ -170,14 +169,16 @@ class FactsPane(ScrollView, inherit_bindings=False, can_focus=False):
         app = services(self)
         index = y + int(self.scroll_offset.y)
         laid = self._laid[index] if index < len(self._laid) else Laid(())
-        if index in self._unseen:
+        if (
+            index in self._unseen and width_of(laid.line) <= INSIDE
+        ):  # a line that is cut is not seen
             self._unseen.discard(index)
             if not self._unseen:
                 self.post_message(self.AllSeen())
         return strip(fit(laid.line, INSIDE, app.glyphs), self.size.width, app.palette)
 
 
-class Cancel(Widget, inherit_bindings=False, can_focus=True):
+class Cancel(Drawn, inherit_bindings=False, can_focus=True):
     """The only button of a card: it has the focus first, and Enter on it leaves."""
 
     DEFAULT_CSS = f"""

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ctrlrun.text import cell_width, wrapped
+from rich.cells import cell_len
+
+from ctrlrun.text import cell_width
+from ctrlrun.text import wrapped as wrapped_by
 from ctrlrun_tui.data.models import Fact, Line, Prose, Role, Span
 
 LABEL = 12
@@ -20,6 +23,19 @@ GUTTER = 2
 
 BETWEEN = 2
 """The least space between a value and the remark on its line."""
+
+
+def cells_of(text: str) -> int:
+    """The most cells that a text may take: terminals and libraries count some signs differently.
+
+    A line that is measured too short would be cut where it is drawn, and hide what it cuts.
+    """
+    return len(text) if text.isascii() else max(cell_width(text), cell_len(text))
+
+
+def wrapped(text: str, width: int) -> tuple[str, ...]:
+    """A text in lines that fit `width` cells however they are counted."""
+    return wrapped_by(text, width, cells=cells_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +65,7 @@ def heading(left: Line, right: Line, width: int) -> tuple[Laid, ...]:
 
 def line_width(line: Line) -> int:
     """How many cells a line takes."""
-    return sum(cell_width(span.text) for span in line)
+    return sum(cells_of(span.text) for span in line)
 
 
 def edges(left: Line, right: Line, width: int) -> Line:
@@ -66,7 +82,7 @@ def wrap_words(line: Line, width: int) -> tuple[Line, ...]:
     for word, role, glued in _words(line):
         space = 0 if glued or not current else 1
         for index, piece in enumerate(wrapped(word, width)):
-            cells = cell_width(piece)
+            cells = cells_of(piece)
             if current and (index or used + space + cells > width):
                 lines.append(tuple(current))
                 current, used, space = [], 0, 0
@@ -106,7 +122,7 @@ def _fact(fact: Fact, width: int) -> Iterator[Line]:
     label = wrapped(fact.label, width - GUTTER)
     gutter = _padded(fact.sign, GUTTER)
     values = _value_lines(fact.value, room)
-    same_line = len(label) == 1 and cell_width(fact.label) < LABEL
+    same_line = len(label) == 1 and cells_of(fact.label) < LABEL
     if not same_line:
         yield from ((*gutter, Span(part, Role.QUIET)) for part in label)
         gutter, label = _padded((), GUTTER), ("",)

@@ -7,7 +7,6 @@ from datetime import datetime
 
 from textual import events
 from textual.strip import Strip
-from textual.widget import Widget
 
 from ctrlrun.operator import InboxRow, Lane, SeenAction
 from ctrlrun.operator.wording import clock_text, left_text, short_id, span_text
@@ -16,10 +15,10 @@ from ctrlrun_tui.data.handover import NO_COMMAND, Given, Handover, result_text
 from ctrlrun_tui.data.models import BLANK, Fact, Line, Prose, Role, Span, line
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.services import services
-from ctrlrun_tui.widgets.strips import MARGIN, fit, strip
+from ctrlrun_tui.widgets.strips import MARGIN, Drawn, fit, strip
 
 
-class Page(Widget, inherit_bindings=False):
+class Page(Drawn, inherit_bindings=False):
     """The hand-over in lines, with a cursor on its answers."""
 
     DEFAULT_CSS = """
