@@ -15,7 +15,7 @@ import click
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.cli.lines import action_lines, label
 from ctrlrun.cli.options import answer_options, answering_desk, text
-from ctrlrun.cli.output import Output, note, on_terminal
+from ctrlrun.cli.output import Output, after_the_fact, note, on_terminal
 from ctrlrun.clock import iso_timestamp
 from ctrlrun.operator import Desk
 from ctrlrun.operator.verbs import Outcome
@@ -45,10 +45,12 @@ def approve(
         if not _agreed(out, desk.who):
             _not_granted()
     approval = desk.approve(request_id, action_hash=_hash(record), note=note)
-    out.say(f"granted {out.shown(approval.approval_id)} for {out.shown(approval.action_hash)}")
-    out.say(f"expires {iso_timestamp(approval.expires_at)}")
-    if not asks:
-        _say_action(out, record)
+    granted = f"granted {out.shown(approval.approval_id)}"
+    with after_the_fact(granted):
+        out.say(f"{granted} for {out.shown(approval.action_hash)}")
+        out.say(f"expires {iso_timestamp(approval.expires_at)}")
+        if not asks:
+            _say_action(out, record)
 
 
 @click.command(short_help="Refuse a request for good.")
@@ -60,8 +62,10 @@ def deny(request_id: str, as_name: str | None, note: str | None, store_url: str 
     out = Output()
     record = _read(desk, request_id)
     desk.deny(request_id, action_hash=_hash(record), note=note)
-    out.say(f"denied {out.shown(request_id)}")
-    _say_action(out, record)
+    denied = f"denied {out.shown(request_id)}"
+    with after_the_fact(denied):
+        out.say(denied)
+        _say_action(out, record)
 
 
 @click.command(short_help="Say what became of an AMBIGUOUS effect.")
@@ -94,9 +98,11 @@ def resolve(
     desk = answering_desk(store_url, as_name)
     record = desk.resolve(effect_key, outcome, attempt=attempt, note=note)
     out = Output()
-    out.say(f"{out.shown(record.effect_key)} resolved {outcome} by {out.shown(desk.who)}")
-    if failed:
-        out.say("a retry of this effect is now permitted")
+    resolved = f"{out.shown(record.effect_key)} resolved {outcome} by {out.shown(desk.who)}"
+    with after_the_fact(resolved):
+        out.say(resolved)
+        if failed:
+            out.say("a retry of this effect is now permitted")
 
 
 def _read(desk: Desk, request_id: str) -> ApprovalRecord | None:

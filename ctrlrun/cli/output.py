@@ -11,7 +11,8 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 from ctrlrun.text import cell_width, inert
@@ -39,16 +40,54 @@ def prepare_streams(environ: Mapping[str, str]) -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
+def flush_stdout() -> None:
+    """What a full disk or a closed pipe refuses is refused here, where it can still be said."""
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            raise _of_stdout(error) from None
+
+
+def _of_stdout(error: OSError) -> OSError:
+    """The error with the stream's name in it; of the same class, by its number."""
+    return OSError(error.errno, error.strerror, "standard output")
+
+
 def drop_stdout() -> None:
     """Forget standard output after its reader has gone, so that exiting is quiet too."""
-    if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop(sys.stdout)
 
 
 def note(text: str) -> None:
-    """One line on standard error; parts of others must have passed `inert`."""
-    if sys.stderr is not None:
-        print(text, file=sys.stderr)
+    """One line on standard error; parts of others must have passed `inert`.
+
+    Where nobody can be told, the command ends as it would have: a refusal stays one.
+    """
+    if sys.stderr is None:
+        return
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        _drop(sys.stderr)
+
+
+def _drop(stream: TextIO | None) -> None:
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+@contextmanager
+def after_the_fact(what: str) -> Iterator[None]:
+    """Inside, what was done is told: where that cannot be written, it is done all the same."""
+    try:
+        yield
+        flush_stdout()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop_stdout()
+        note(f"warning: {what}, and cannot say more: {error.filename}: {error.strerror}")
 
 
 def help_width() -> int:
@@ -86,14 +125,19 @@ class Output:
 
     def say(self, line: str = "") -> None:
         """One line; parts of others must have passed `shown`."""
+        self._write(line + "\n")
+
+    def _write(self, text: str) -> None:
         if self._stream is not None:
-            self._stream.write(line + "\n")
+            try:
+                self._stream.write(text)
+            except OSError as error:
+                raise _of_stdout(error) from None
 
     def ask(self, question: str) -> None:
         """A question, after which the cursor waits; parts of others must have passed `shown`."""
-        if self._stream is not None:
-            self._stream.write(question)
-            self._stream.flush()
+        self._write(question)
+        self.flush()
 
     def row(self, *fields: str) -> None:
         """One line of fields, two spaces between them."""
@@ -127,8 +171,7 @@ class Output:
 
     def flush(self) -> None:
         """Hand over what was written so far, for whoever follows."""
-        if self._stream is not None:
-            self._stream.flush()
+        flush_stdout()
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

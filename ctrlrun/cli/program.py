@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import click
 
 from ctrlrun.cli.group import ctrlrun
-from ctrlrun.cli.output import drop_stdout, help_width, note, prepare_streams
+from ctrlrun.cli.output import drop_stdout, flush_stdout, help_width, note, prepare_streams
 from ctrlrun.errors import CTRLRunError
 from ctrlrun.text import inert
 
@@ -29,7 +29,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         try:
-            _flush()
+            flush_stdout()
         except OSError:
             drop_stdout()
         raise
@@ -41,9 +41,9 @@ def _run(arguments: list[str]) -> int:
         # click would load the archive modules to ask for the terminal's width.
         with ctrlrun.make_context("ctrlrun", arguments, terminal_width=help_width()) as context:
             ctrlrun.invoke(context)
-        _flush()
+        flush_stdout()
     except click.exceptions.Exit as ending:
-        _flush()
+        flush_stdout()
         return int(ending.exit_code)
     except click.UsageError as error:
         return _usage(error)
@@ -54,8 +54,7 @@ def _run(arguments: list[str]) -> int:
     except click.ClickException as error:
         return _failed(error.format_message(), error.exit_code)
     except OSError as error:
-        where = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
-        return _failed(where + (error.strerror or str(error)), REFUSED)
+        return _failed(_of_system(error), REFUSED)
     except Exception as error:
         if _is_store_error(error):
             return _failed(f"the store cannot be used: {error}", REFUSED)
@@ -64,10 +63,14 @@ def _run(arguments: list[str]) -> int:
     return 0
 
 
-def _flush() -> None:
-    """What a full disk or a closed pipe refuses is refused here, where it can still be said."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
+def _of_system(error: OSError) -> str:
+    """What the system refused, and where; of what a command needs, the current folder has no name."""
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {reason}"
+    if isinstance(error, FileNotFoundError):
+        return "the current folder is gone; change to one that exists"
+    return reason
 
 
 def _is_store_error(error: Exception) -> bool:

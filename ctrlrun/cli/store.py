@@ -7,7 +7,7 @@ import os
 import click
 
 from ctrlrun.cli.options import store_option
-from ctrlrun.cli.output import Output
+from ctrlrun.cli.output import Output, after_the_fact
 from ctrlrun.clock import utc_now
 from ctrlrun.state.location import locate
 from ctrlrun.state.location import migrate as bring_up
@@ -22,7 +22,8 @@ def migrate(store_url: str | None) -> None:
     """
     out = Output()
     applied = bring_up(locate(store_url, os.environ), clock=utc_now)
-    for step in applied:
-        out.say(f"applied {out.shown(step)}")
-    if not applied:
-        out.say("nothing to apply")
+    with after_the_fact("the store is up to date"):
+        for step in applied:
+            out.say(f"applied {out.shown(step)}")
+        if not applied:
+            out.say("nothing to apply")

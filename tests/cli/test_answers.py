@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from ctrlrun.approval import ApprovalStatus
 from ctrlrun.clock import iso_timestamp, utc_now
 from ctrlrun.effect import EffectState
 from ctrlrun.errors import NotExecuted
-from tests.cli.helpers import Ended, Scene, run
+from tests.cli.helpers import Ended, Scene, run, start
 
 
 def last_event(scene: Scene) -> dict[str, Any]:
@@ -111,6 +113,35 @@ def test_an_events_file_that_cannot_be_written_does_not_undo_the_answer(scene: S
     assert (ended.code, ended.lines[0].split()[0]) == (0, "granted")
     assert ended.err.startswith("warning: ") and ended.err.count("\n") == 1
     assert "events.jsonl" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [("approve", "granted apr_"), ("deny", "denied apr_"), ("resolve", "refund:txn_2 resolved")],
+)
+def test_an_answer_that_cannot_be_printed_is_given_all_the_same(
+    scene: Scene, command: str, said: str
+) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    scene.lose("txn_2")
+    about = ["refund:txn_2", "--failed"] if command == "resolve" else [scene.ask()]
+    with open("/dev/full", "wb") as full:
+        child = start(command, *about, cwd=scene.folder, stdout=full)
+        _, err = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert err.decode().startswith(f"warning: {said}") and err.count(b"\n") == 1
+    assert b"standard output" in err
+
+
+def test_a_pipe_in_place_of_the_events_file_holds_no_answer_up(scene: Scene) -> None:
+    events = scene.state.parent / "events.jsonl"
+    request_id = scene.ask()
+    events.unlink()
+    os.mkfifo(events)
+    ended = run("approve", request_id, cwd=scene.folder)
+    assert (ended.code, ended.lines[0].split()[0]) == (0, "granted")
+    assert ended.err.startswith("warning: ") and "events.jsonl" in ended.err
 
 
 @pytest.mark.parametrize("command", ["approve", "deny"])

@@ -169,8 +169,34 @@ def test_a_full_disk_is_said(scene: Scene) -> None:
     with open("/dev/full", "wb") as full:
         child = start("receipts", cwd=scene.folder, stdout=full)
         _, err = child.communicate(timeout=60)
-    assert child.returncode == 1
-    assert err.startswith(b"Error: ") and err.count(b"\n") == 1
+    assert (child.returncode, err) == (1, b"Error: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("broken", ["closed pipe", "/dev/full"])
+@pytest.mark.parametrize(("arguments", "code"), [(("approve", "apr_x"), 1), (("nonsense",), 2)])
+def test_a_refusal_that_nobody_can_be_told_is_one_all_the_same(
+    scene: Scene, arguments: tuple[str, ...], code: int, broken: str
+) -> None:
+    if broken == "closed pipe":
+        reading, err = os.pipe()
+        os.close(reading)
+    elif Path(broken).exists():
+        err = os.open(broken, os.O_WRONLY)
+    else:
+        pytest.skip(f"this system has no {broken}")
+    child = start(*arguments, cwd=scene.folder, stderr=err)
+    os.close(err)
+    assert (child.communicate(timeout=60)[0], child.returncode) == (b"", code)
+
+
+@pytest.mark.parametrize("command", ["init", "demo"])
+def test_a_folder_that_is_gone_is_said(scene: Scene, command: str) -> None:
+    gone = scene.folder / "gone"
+    gone.mkdir()
+    shell = f'rmdir "{gone}" && exec {sys.executable} -m ctrlrun {command}'
+    child = subprocess.run(["sh", "-c", shell], cwd=gone, env=clean_environ(), capture_output=True)
+    message = b"Error: the current folder is gone; change to one that exists\n"
+    assert (child.returncode, child.stderr) == (1, message)
 
 
 def test_a_closed_standard_output_is_no_error(scene: Scene) -> None:
