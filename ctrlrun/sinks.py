@@ -135,8 +135,11 @@ def _positive(value: object, name: str) -> int:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    """A descriptor that appends; the file and its directory are made when they are missing."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    """A descriptor that appends; the file and its directory are made when they are missing.
+
+    A pipe of that name is an error while nobody reads it, and never waited for.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
     try:
         file = os.open(path, flags, 0o600)
     except FileNotFoundError:

@@ -6,8 +6,10 @@ to a line that is not finished. A line that does not parse is counted, never sho
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import FileIO
@@ -111,7 +113,7 @@ class EventsFile:
     def _open(self) -> FileIO | None:
         """Open the current file; None when there is none yet."""
         try:
-            file = FileIO(self._path)
+            file = _opened(self._path)
         except FileNotFoundError:
             self._started = True  # one that appears later is new from its beginning
             return None
@@ -140,7 +142,7 @@ class EventsFile:
     def _move_on(self, successor: _Successor, notices: list[str]) -> int:
         """Go on with the next file; 1 when the last line here has an end that nobody wrote."""
         try:
-            file = FileIO(successor.path)
+            file = _opened(successor.path)
         except FileNotFoundError:
             return 0  # rotated on while we read: it is looked for again
         if _identity(os.fstat(file.fileno())) != successor.identity:
@@ -238,6 +240,19 @@ def _text(value: object) -> str:
 
 def _optional_text(value: object) -> str | None:
     return None if value is None else _text(value)
+
+
+def _opened(path: Path) -> FileIO:
+    """The file, for reading; OSError for a pipe or a device, which has no end to wait at."""
+    file = FileIO(path, opener=_without_waiting)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return file
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _size(file: FileIO) -> int:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -209,12 +210,19 @@ def test_a_replaced_file_is_read_from_its_beginning(path: Path) -> None:
     file.close()
 
 
-def test_what_cannot_be_read_is_said_once_and_recovers(path: Path) -> None:
-    path.mkdir()
+def _to_a_device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("other", [os.mkdir, os.mkfifo, _to_a_device])
+def test_what_cannot_be_read_is_said_once_and_recovers(
+    path: Path, other: Callable[[Path], None]
+) -> None:
+    other(path)
     file = EventsFile(path)
     assert len(file.read().notices) == 1
     assert file.read().notices == ()
-    path.rmdir()
+    path.rmdir() if other is os.mkdir else path.unlink()
     append(path, lines(1))
     file.read()
     append(path, lines(2))
