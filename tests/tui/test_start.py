@@ -134,7 +134,20 @@ def test_help_says_every_option_and_loads_no_textual() -> None:
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.stdout.endswith("0 False\n")
-    for option in ["--store-url", "--events", "--config", "--as", "--read-only", "--theme", "--ascii", "--no-mouse", "--demo", "--snapshot", "--size", "--view"]:
+    for option in [
+        "--store-url",
+        "--events",
+        "--config",
+        "--as",
+        "--read-only",
+        "--theme",
+        "--ascii",
+        "--no-mouse",
+        "--demo",
+        "--snapshot",
+        "--size",
+        "--view",
+    ]:
         assert option in done.stdout
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import cast
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -25,8 +26,9 @@ from ctrlrun_tui.data.sources import (
     answer,
     one_page,
 )
+from ctrlrun_tui.widgets.pages import Pages
 from ctrlrun_tui.widgets.virtual_list import Placed, place_columns
-from ctrlrun_tui.widgets.window import MOST_PAGES, Taken, Window
+from ctrlrun_tui.widgets.window import LEAST_PAGE, MOST_PAGES, Taken, Window
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)
 READER = cast("PagedReader", None)
@@ -79,7 +81,7 @@ def load(window: Window, source: Numbers) -> tuple[Row, ...]:
 
 
 def opened(source: Numbers, *, height: int = 10) -> Window:
-    window = Window(height=height, immutable=source.immutable)
+    window = Window(height=height, pages=Pages(source.immutable))
     load(window, source)
     return window
 
@@ -320,11 +322,16 @@ _STEP = st.tuples(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(_STEP, max_size=25), st.integers(3, 12))
+@given(st.lists(_STEP, max_size=25), st.integers(3, 12), st.sampled_from([6, LEAST_PAGE]))
 def test_whatever_happens_the_screen_shows_the_list(
-    steps: list[tuple[str, int, random.Random]], height: int
+    steps: list[tuple[str, int, random.Random]], height: int, page: int
 ) -> None:
     """Arrivals and departures never move the cursor; what is shown is contiguous and in order."""
+    with patch("ctrlrun_tui.widgets.window.LEAST_PAGE", page):
+        _walk(steps, height)
+
+
+def _walk(steps: list[tuple[str, int, random.Random]], height: int) -> None:
     source = Numbers([number * 100 for number in range(400)])
     window = opened(source, height=height)
     for kind, amount, chance in steps:

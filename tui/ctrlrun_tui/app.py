@@ -308,7 +308,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
     def say(self, text: str | Line, role: Role = Role.VALUE) -> None:
         """Put a sentence on the notice line; text of others has passed `glyphs.said`."""
         line = (Span(text, role),) if isinstance(text, str) else text
-        self.notice = Notice(line, self.clock())
+        self.notice = Notice(line, self.clock()) if any(span.text for span in line) else Notice()
         self._renew_frame()
 
     def copy(self, text: str, what: str = "") -> None:

@@ -116,8 +116,8 @@ class Answer:
 def answer(source: RowSource, reader: PagedReader, request: Request, now: datetime) -> Answer:
     """Carry a list's request out; a page each, read whole. Called in a worker thread."""
 
-    def fetch(edge: Edge, cursor: str | None) -> RowPage:
-        return source.fetch(reader, Place(edge, cursor), request.limit, now)
+    def fetch(edge: Edge, cursor: str | None, limit: int = request.limit) -> RowPage:
+        return source.fetch(reader, Place(edge, cursor), limit, now)
 
     if request.place is not None:
         page = source.fetch(reader, request.place, request.limit, now)
@@ -142,7 +142,7 @@ def answer(source: RowSource, reader: PagedReader, request: Request, now: dateti
         for _ in range(MOST_CHASED):
             if again.ends or cursor.id in _found(again):
                 break
-            again = _on(again, fetch(Edge.BELOW, again.last))
+            again = _on(again, fetch(Edge.BELOW, again.last, CHASED_PAGE))
     found = _found(again, above, below)
     return Answer(
         request,
@@ -158,6 +158,9 @@ MOST_SEARCHED = 40
 
 MOST_CHASED = 8
 """Pages read after a row that many others came in front of."""
+
+CHASED_PAGE = 200
+"""Rows of such a page."""
 
 
 def _on(page: RowPage, more: RowPage) -> RowPage:

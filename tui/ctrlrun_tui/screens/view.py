@@ -69,6 +69,7 @@ class ViewScreen(Framed[None], inherit_bindings=False):
         self._left: Line = ()
         self._right: Line = ()
         self._failed = False
+        self._view_due = False
 
     # --- what a view says ------------------------------------------------------------------------
 
@@ -163,8 +164,9 @@ class ViewScreen(Framed[None], inherit_bindings=False):
         self.start_over()
 
     def on_store_changed(self) -> None:
+        self._view_due = True
         self.list.store_changed()
-        self._read_view()
+        self._read_view_alone()
         self._detail_due = True
         self._read_detail_when_due(self.console_app.clock())
 
@@ -187,22 +189,33 @@ class ViewScreen(Framed[None], inherit_bindings=False):
     @on(VirtualList.Asked)
     def _asked(self, message: VirtualList.Asked) -> None:
         message.stop()
-        self._read_rows(message.list, message.request, self.source())
+        with_view, self._view_due = self._view_due, False
+        self._read_rows(message.list, message.request, self.source(), with_view=with_view)
 
     @work(thread=True, exclusive=True, group="rows", exit_on_error=False)
-    def _read_rows(self, target: VirtualList, request: Request, source: RowSource) -> None:
+    def _read_rows(
+        self, target: VirtualList, request: Request, source: RowSource, *, with_view: bool
+    ) -> None:
         app = self.console_app
         try:
             with closing(app.desk.reader()) as reader:
                 found = answer(source, reader, request, app.clock())
+                self.post_message(RowsRead(target, found))
+                if with_view:
+                    self.post_message(ViewRead(*self.view_line(reader, app.clock())))
         except Exception as error:  # whatever it is, the rows stay and the notice says it
             self.post_message(ReadFailed(target, request, reason_of(error)))
-            return
-        self.post_message(RowsRead(target, found))
 
     def on_rows_read(self, message: RowsRead) -> None:
         """Rows are here."""
         message.list.take(message.answer)
+        self._read_view_alone()
+
+    def _read_view_alone(self) -> None:
+        """Read the view line, where no rows are read that it could come with."""
+        if self._view_due and not self.list.window.is_reading:
+            self._view_due = False
+            self._read_view()
 
     def on_read_failed(self, message: ReadFailed) -> None:
         """The rows stay; it is tried again at the next second."""
