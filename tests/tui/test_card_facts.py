@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from ctrlrun.action import Action, Principal
+from ctrlrun.canonical import has_surrogate
 from ctrlrun.operator import action_of_request
 from ctrlrun.text import cell_width, inert, wrapped
 from ctrlrun_tui.cards.facts_view import FOLDED_FROM, argument_facts, mixed_facts
@@ -81,11 +82,6 @@ def test_every_line_fits_and_shows_the_whole_value(label: str, value: str, remar
     fact = Fact(inert(label), line(inert(value)), line(inert(remark)), whole=True)
     lines = drawn(lay([fact], INSIDE))
     assert all(cell_len(each) <= INSIDE for each in lines)
-    assert (
-        "".join(lines)
-        .replace(" ", "")
-        .startswith((inert(label) + inert(value)).replace(" ", "")[:1])
-    )
     said = "".join(lines).replace(" ", "")
     assert inert(value).replace(" ", "") in said
     assert inert(label).replace(" ", "") in said
@@ -153,12 +149,8 @@ def test_an_action_without_arguments_says_so() -> None:
     assert prose.text[0].text == "no arguments"
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("text", [text for text in HOSTILE if not has_surrogate(text)])
 def test_hostile_text_in_every_place_of_an_action_is_drawn_inert(text: str) -> None:
-    if "\ud800" <= max(text, default="") <= "\udfff" or any(
-        "\ud800" <= character <= "\udfff" for character in text
-    ):
-        pytest.skip("an action holds no lone surrogate")
     action = of({text or "x": text, "deep": {text: [text]}}, resource=text)
     told = argument_facts(action, {}, UNICODE, whole=True)
     lines = drawn(lay([*told.facts, *mixed_facts(action, text, UNICODE)], INSIDE))
