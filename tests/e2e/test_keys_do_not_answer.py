@@ -232,3 +232,38 @@ def test_resolving_takes_more_than_any_two_keys(store: Store) -> None:
         terminal.type("rr\r", 0.4)
         terminal.wait_for("AMBIGUOUS")
         assert store.contents() == before
+
+
+def test_marked_requests_are_reviewed_one_after_the_other(store: Store) -> None:
+    with console(store) as terminal:
+        for key in " j ":
+            terminal.press(key)
+            terminal.pause(0.1)
+        terminal.wait_for("2 marked")
+        terminal.press("A")
+        terminal.wait_for("review 1 of 2")
+        code = letters_of(terminal.wait_for("type  "))
+        terminal.type(code, 0.45)
+        terminal.wait_for("review 2 of 2")
+        terminal.wait_for(lambda shown: "type  " in shown or "digits of the hash" in shown)
+        terminal.type(code, 0.45)  # the code of the card before answers nothing here
+        terminal.press("s")
+        terminal.wait_for("1 granted, 1 skipped")
+    assert store.answers() == ["APPROVAL_GRANTED"]
+
+
+def test_the_marked_are_denied_under_one_code(store: Store) -> None:
+    with console(store) as terminal:
+        for key in " j ":
+            terminal.press(key)
+            terminal.pause(0.1)
+        terminal.wait_for("2 marked")
+        terminal.press("D")
+        terminal.wait_for("deny 2 marked")
+        shown = terminal.wait_for(lambda shown: "type  " in shown or "shows the rest" in shown)
+        if "shows the rest" in shown:
+            terminal.press(f"{ESC}[6~")
+            shown = terminal.wait_for("type  ")
+        terminal.type(letters_of(shown), 0.45)
+        terminal.wait_for("2 denied")
+    assert store.answers() == ["APPROVAL_DENIED", "APPROVAL_DENIED"]
