@@ -170,6 +170,18 @@ def _notice(app: ConsoleApp) -> str:
     return "".join(span.text for span in app.notice.text)
 
 
+def _move(folder: Path, to: Path) -> None:
+    for file in folder.glob("state.db*"):
+        file.rename(to / file.name)
+
+
+def _replace(folder: Path, other: Path) -> None:
+    for file in folder.glob("state.db*"):
+        file.unlink()
+    for file in other.glob("state.db*"):
+        shutil.copy(file, folder / file.name)
+
+
 @pytest.mark.anyio
 async def test_a_commit_of_another_writer_is_on_the_screen(path: Path) -> None:
     clock = FrozenClock()
@@ -191,8 +203,7 @@ async def test_a_store_that_is_gone_makes_the_screen_stale_and_it_recovers_alone
         before = _rows(app)[4:9]
         aside = tmp_path / "aside"
         aside.mkdir()
-        for file in tmp_path.glob("state.db*"):
-            file.rename(aside / file.name)
+        _move(tmp_path, aside)
         app.data.wake()
         await _until(pilot, lambda: app.live.reach is Reach.STALE, "STALE")
         clock.advance(seconds=14)
@@ -207,8 +218,7 @@ async def test_a_store_that_is_gone_makes_the_screen_stale_and_it_recovers_alone
         assert len(app.screen_stack) == 1
         await pilot.press("j")  # reading goes on
         assert app.top.current_row.id == f"apr_{1:032x}"  # type: ignore[union-attr]
-        for file in aside.iterdir():
-            file.rename(tmp_path / file.name)
+        _move(aside, tmp_path)
         await _until(pilot, lambda: app.live.is_live, "live again")
         await settled(pilot)
         assert not app.top.list.dimmed  # type: ignore[union-attr]
@@ -230,11 +240,8 @@ async def test_a_store_that_was_replaced_is_said_and_read_anew(path: Path, tmp_p
             said.append(str(text))
             remember(text, *given)  # type: ignore[arg-type]
 
-        app.say = say  # type: ignore[method-assign]
-        for file in tmp_path.glob("state.db*"):
-            file.unlink()
-        for file in other.glob("state.db*"):
-            shutil.copy(file, tmp_path / file.name)
+        app.say = say  # type: ignore[assignment, method-assign]
+        _replace(tmp_path, other)
         app.data.wake()
         await _until(pilot, lambda: app.waiting == 1, "the other store")
         await settled(pilot)

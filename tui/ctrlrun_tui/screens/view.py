@@ -192,7 +192,7 @@ class ViewScreen(Framed[None], inherit_bindings=False):
         with_view, self._view_due = self._view_due, False
         self._read_rows(message.list, message.request, self.source(), with_view=with_view)
 
-    @work(thread=True, exclusive=True, group="rows", exit_on_error=False)
+    @work(thread=True, exclusive=True, group="rows", exit_on_error=False, description="rows")
     def _read_rows(
         self, target: VirtualList, request: Request, source: RowSource, *, with_view: bool
     ) -> None:
@@ -224,7 +224,7 @@ class ViewScreen(Framed[None], inherit_bindings=False):
         if self.console_app.live.is_live:
             self.console_app.say(self.console_app.glyphs.said(message.why), Role.NEEDS)
 
-    @work(thread=True, exclusive=True, group="view", exit_on_error=False)
+    @work(thread=True, exclusive=True, group="view", exit_on_error=False, description="view")
     def _read_view(self) -> None:
         app = self.console_app
         try:
@@ -298,7 +298,7 @@ class ViewScreen(Framed[None], inherit_bindings=False):
         else:
             self._read_detail(self._detail_number, row)
 
-    @work(thread=True, exclusive=True, group="detail", exit_on_error=False)
+    @work(thread=True, exclusive=True, group="detail", exit_on_error=False, description="detail")
     def _read_detail(self, number: int, row: Row) -> None:
         app = self.console_app
         try:

@@ -1,0 +1,221 @@
+"""Following the store: what the data thread found becomes state, and screens are told.
+
+The half of the application that knows how fresh things are: the live state, the number that waits,
+the policy as it was read last, and what is said about arrivals. It decides what is read again, and
+draws nothing itself.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import datetime
+from typing import Any
+
+from textual import work
+from textual.app import App
+from textual.worker import get_current_worker
+
+from ctrlrun.operator import PolicyUnread, PolicyView, read_policy
+from ctrlrun.receipt import Event
+from ctrlrun_tui import terminal
+from ctrlrun_tui.data.arrivals import arrivals_line, count, skew_line
+from ctrlrun_tui.data.messages import Counted, Fed, PolicyRead
+from ctrlrun_tui.data.models import Line, Live, Notice, Reach, Role, Span, Where
+from ctrlrun_tui.data.worker import DataThread, News
+from ctrlrun_tui.screens.base import Framed
+from ctrlrun_tui.screens.view import ViewScreen
+from ctrlrun_tui.sitting import Sitting
+
+NEWS_KEPT = 200
+"""Events that wait to be put into words at most."""
+
+
+class FollowingApp(App[int], inherit_bindings=False):
+    """An application on a sitting's store, up to date."""
+
+    def __init__(self, sitting: Sitting, *, ansi_color: bool | None = None) -> None:
+        self.sitting = sitting
+        self.clock = sitting.clock
+        self.desk = sitting.desk
+        self.glyphs = sitting.glyphs
+        super().__init__(ansi_color=ansi_color)
+        self.policy: PolicyView | PolicyUnread = sitting.policy
+        self.where: Where = sitting.where(sitting.policy)
+        self.live = Live()
+        self.waiting = 0
+        self.is_counted = False
+        self.notice = Notice()
+        self.bell_on = True
+        self.unparseable = 0
+        self.data = DataThread(sitting.feed, self._tell_fed)
+        self._next_expiry: datetime | None = None
+        self._news: list[Event] = []
+        self._titled: int | None = None
+
+    def start_following(self) -> None:
+        """Read from now on."""
+        self.entitle()
+        self.data.start()
+        self.count()
+
+    # --- the screens -----------------------------------------------------------------------------
+
+    @property
+    def top(self) -> Framed[Any] | None:
+        """The screen on top, once there is one and its widgets stand."""
+        screen = self.screen if self.screen_stack else None
+        return screen if isinstance(screen, Framed) and screen.is_mounted else None
+
+    @property
+    def framed(self) -> list[Framed[Any]]:
+        """All screens that stand, those beneath others too."""
+        stacks = self._screen_stacks.values()
+        screens = [screen for stack in stacks for screen in stack if isinstance(screen, Framed)]
+        return [screen for screen in screens if screen.is_mounted]
+
+    def renew_frame(self) -> None:
+        """Draw the frame of the screen on top where it says something else now."""
+        top = self.top
+        if top is not None:
+            top.renew_frame()
+
+    def say(self, text: str | Line, role: Role = Role.VALUE) -> None:
+        """Put a sentence on the notice line; text of others has passed `glyphs.said`."""
+        line = (Span(text, role),) if isinstance(text, str) else text
+        self.notice = Notice(line, self.clock()) if any(span.text for span in line) else Notice()
+        self.renew_frame()
+
+    def write_terminal(self, sequence: str) -> None:
+        """Send a sequence to the terminal, behind the frames that are on their way."""
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(sequence)
+            self._driver.flush()
+
+    def entitle(self) -> None:
+        """The terminal's title says how much waits."""
+        if self._titled != self.waiting:
+            self._titled = self.waiting
+            self.write_terminal(terminal.title_sequence(self.waiting))
+
+    # --- what the data thread found --------------------------------------------------------------
+
+    def _tell_fed(self) -> None:
+        self.post_message(Fed())
+
+    def on_fed(self) -> None:
+        """Something waits in the inflow."""
+        if self.data.crash is not None:
+            raise self.data.crash
+        news = self.data.inflow.take()
+        self._take_live(news)
+        if news.unparseable > self.unparseable:
+            self.say(f"{news.unparseable} lines of the events file cannot be read", Role.NEEDS)
+        self.unparseable = news.unparseable
+        for sentence in news.notices:
+            self.say(self.glyphs.said(sentence), Role.NEEDS)
+        if news.policy_changed:
+            self._read_policy()
+        if news.store_replaced:
+            self.say("the store was replaced by another one; everything is read again", Role.NEEDS)
+            for screen in self.framed:
+                if isinstance(screen, ViewScreen):
+                    screen.store_replaced()
+        if news.changed or news.store_replaced:
+            self._news.extend(fed.event for fed in news.events)
+            self.count()
+            self.store_changed()
+        if news.skew is not None:
+            self.say(skew_line(news.skew), Role.NEEDS)
+
+    def _take_live(self, news: News) -> None:
+        before = self.live
+        error = news.error
+        if error is None or not error.is_stale:
+            self.live = Live(last_read_at=self.clock())
+        else:
+            ever = before.last_read_at is not None
+            self.live = Live(
+                Reach.STALE if ever else Reach.UNREACHABLE,
+                error.since if ever else None,
+                error.next_try,
+                self.glyphs.said(error.message),
+            )
+        if self.live.reach is not before.reach:
+            if self.live.is_live:
+                self.say("the store can be read again")
+                self.count()
+            else:
+                self.say(self.live.why, Role.NEEDS)
+            for screen in self.framed:
+                screen.on_live(self.live)
+            self.renew_frame()
+
+    def store_changed(self) -> None:
+        """The screen on top reads again what it shows; the others when they come back."""
+        for screen in self.framed:
+            screen.is_behind = True
+        top = self.top
+        if top is not None:
+            top.catch_up()
+
+    def wrote(self, text: str | Line) -> None:
+        """An answer of this sitting was written."""
+        self.say(text)
+        self.data.wake()
+        self.count()
+        self.store_changed()
+
+    def count(self) -> None:
+        """Count what waits, and find words for what came."""
+        del self._news[:-NEWS_KEPT]
+        self._count_in_thread(tuple(self._news))
+
+    def count_expired(self, now: datetime) -> None:
+        """Count again when the clock alone has changed the number."""
+        if self._next_expiry is not None and now > self._next_expiry:
+            self._next_expiry = None
+            self.count()
+
+    @work(thread=True, exclusive=True, group="count", exit_on_error=False, description="count")
+    def _count_in_thread(self, news: tuple[Event, ...]) -> None:
+        try:
+            with closing(self.desk.reader()) as reader:
+                counts, next_expiry = count(reader, self.clock())
+                line = arrivals_line(reader, news, self.clock(), self.glyphs)
+        except Exception:
+            return  # the feed says what is wrong with a store; the number stays
+        if not get_current_worker().is_cancelled:
+            self.post_message(Counted(counts, next_expiry, line, len(news)))
+
+    def on_counted(self, message: Counted) -> None:
+        """The pinned line, the tabs and the title say the new number."""
+        before, self.waiting = self.waiting, message.counts.needs_answer
+        self.is_counted = True
+        self._next_expiry = message.next_expiry
+        del self._news[: message.seen]
+        self.entitle()
+        if message.arrivals:
+            self.say(message.arrivals)
+            if self.bell_on:
+                self.write_terminal(terminal.BELL)
+        elif self.waiting != before:
+            self.renew_frame()
+
+    @work(thread=True, exclusive=True, group="policy", exit_on_error=False, description="policy")
+    def _read_policy(self) -> None:
+        self.post_message(PolicyRead(read_policy(self.sitting.policy_path)))
+
+    def on_policy_read(self, message: PolicyRead) -> None:
+        """The policy changed under the console: what waits was asked under the old one."""
+        self.policy = policy = message.policy
+        self.where = self.sitting.where(policy)
+        if isinstance(policy, PolicyView):
+            short = policy.policy_hash.rpartition(":")[2][:8]
+            self.say(
+                f"policy changed, now {short}; what waits was asked under the one before",
+                Role.NEEDS,
+            )
+        else:
+            self.say(f"policy not read: {self.glyphs.said(policy.reason)}", Role.NEEDS)
+        self.renew_frame()
+        self.store_changed()
