@@ -20,6 +20,9 @@ from ctrlrun_tui.actions import EVENTS, INBOX, RECEIPTS
 from ctrlrun_tui.app import ConsoleApp
 from ctrlrun_tui.screens.events import EventsView
 from ctrlrun_tui.screens.receipts import ReceiptsView
+from ctrlrun_tui.widgets.detail import DetailPane
+from ctrlrun_tui.widgets.strips import strip
+from tests.lib.hostile import HOSTILE
 from tests.tui.helpers import FrozenClock, SmallInbox, settled, sitting
 
 VIEWS = {INBOX: SmallInbox, RECEIPTS: ReceiptsView, EVENTS: EventsView}
@@ -148,3 +151,25 @@ def lines_of(app: ConsoleApp) -> list[str]:
 def screen_of(app: ConsoleApp) -> str:
     """The screen's text."""
     return "\n".join(lines_of(app))
+
+
+def drawn(pane: DetailPane) -> str:
+    """All that a pane draws of its record, whatever its height."""
+    return "\n".join(
+        "".join(segment.text for segment in strip(laid.line, 500, pane.app.palette))  # type: ignore[attr-defined]
+        for laid in pane._lines
+    )
+
+
+STORABLE = [text for text in HOSTILE if text.encode("utf-8", "ignore").decode() == text]
+"""Hostile texts that an action can hold: a lone surrogate is no text."""
+
+
+def assert_inert(text: str) -> None:
+    """Nothing of a screen's text is a control, a format character, or a blank but the space."""
+    bad = {character for line in text.split("\n") for character in line if _is_raw(character)}
+    assert not bad, sorted(f"U+{ord(character):04X}" for character in bad)
+
+
+def _is_raw(character: str) -> bool:
+    return not character.isprintable() or (character.isspace() and character != " ")

@@ -80,6 +80,8 @@ class EvidenceView(SearchedView, inherit_bindings=False):
         self.show_view_line()
 
     def show_view_line(self) -> None:
+        if not self.query("#list"):  # word of a worker that came while the console is being left
+            return
         self._left, right = self.told()
         between = (Span("  "),) if self._hidden and right else ()
         self._right = (*self._hidden, *between, *right)

@@ -91,11 +91,12 @@ class ReceiptsView(EvidenceView, inherit_bindings=False):
     # --- the view line, with the chain's state ---------------------------------------------------
 
     def told(self) -> tuple[Line, Line]:
-        left: Line = (Span("Receipts"),)
-        if not self.filter_text:
-            left = (*left, Span("  newest first", Role.QUIET))
         glyphs = self.console_app.glyphs
-        return left, chain_line(self._chain_state, glyphs, short=bool(self.filter_text))
+        more_to_say = bool(self.filter_text or self.damage.told(glyphs))
+        left: Line = (Span("Receipts"),)
+        if not more_to_say:
+            left = (*left, Span("  newest first", Role.QUIET))
+        return left, chain_line(self._chain_state, glyphs, short=more_to_say)
 
     # --- the chain -------------------------------------------------------------------------------
 
@@ -198,7 +199,7 @@ def chain_line(state: ChainState, glyphs: Glyphs, *, short: bool = False) -> Lin
         return (Span(f"chain not read: {glyphs.said(state.why)}", Role.NEEDS),)
     if state.broken is not None:
         where = "" if state.broken_at is None else f" at seq {state.broken_at:,}"
-        others = f", {state.breaks:,} breaks" if state.breaks > 1 else ""
+        others = f", {state.breaks:,} breaks" if state.breaks > 1 and not short else ""
         how = glyphs.said(state.broken.replace("_", " "))
         return (Span(f"chain {glyphs.denied} broken{where}: {how}{others}", Role.ALARM),)
     if state.head is None:
