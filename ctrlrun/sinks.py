@@ -79,6 +79,7 @@ class JSONLEventSink:
         self._directory = Path(directory)
         self._max_bytes = None if max_bytes is None else _positive(max_bytes, "max_bytes")
         self._keep = _positive(keep, "keep")
+        self._torn: set[Path] = set()
 
     @property
     def directory(self) -> Path:
@@ -106,8 +107,11 @@ class JSONLEventSink:
     def _append(self, path: Path, text: str) -> None:
         # In JSON the escape of a lone surrogate is that surrogate.
         line = text.encode("utf-8", "backslashreplace") + b"\n"
+        if path in self._torn:
+            line = b"\n" + line
         while not self._try_append(path, line):
             pass
+        self._torn.discard(path)
 
     def _try_append(self, path: Path, line: bytes) -> bool:
         """Append the line; False when the file was moved away before that."""
@@ -117,8 +121,15 @@ class JSONLEventSink:
                 return False
             if locked and self._is_full(file, len(line)) and _moved(path, self._keep):
                 return False
-            _write_whole(file, line)
+            self._write_whole(file, line, path)
             return True
+
+    def _write_whole(self, file: int, line: bytes, path: Path) -> None:
+        written = os.write(file, line)
+        if written != len(line):
+            if written:
+                self._torn.add(path)  # the next line must not become a part of this one
+            raise OSError(errno.ENOSPC, "only a part of the line could be written", str(path))
 
     def _is_full(self, file: int, coming: int) -> bool:
         if self._max_bytes is None:
@@ -155,11 +166,6 @@ def _make_private(directory: Path) -> None:
     if not directory.is_dir():
         _make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
-
-
-def _write_whole(file: int, line: bytes) -> None:
-    if os.write(file, line) != len(line):
-        raise OSError(errno.ENOSPC, "only a part of the line could be written")
 
 
 def _is_at(file: int, path: Path) -> bool:

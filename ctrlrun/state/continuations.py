@@ -88,7 +88,8 @@ class ContinuationWrites(ContinuationReads, EffectWrites):
             effect_key: str = verdicts.find_token(continuation, tokens)
             record = self._locked_effect(session, effect_key)
             row = session.row(f"{_BY_KEY}{self._dialect.for_update}", (effect_key,))
-            assert row is not None
+            if row is None:  # a key that is no text
+                raise DamagedRow(table="continuations", row_id=str(effect_key))
             refusal = verdicts.takeable(record, effect_key, row[1], now)
             if refusal is not None:
                 raise refusal

@@ -57,7 +57,8 @@ class SQLiteStateStore(RelationalStore):
         if sqlite_open.check_file(self.path):
             sqlite_open.peek(self.path, self.connector, schema.judge)
         else:
-            sqlite_open.create(self.path, clock, self.connector)
+            with sqlite_open.naming(self.path):
+                sqlite_open.create(self.path, clock, self.connector)
 
     def _prepare(self, connection: sqlite3.Connection, clock: Clock) -> None:
         sqlite_open.bring_to_head(connection, self.path, clock)

@@ -397,6 +397,13 @@ def test_a_damaged_continuation_is_named(
     assert old.select(filled.path, "SELECT continuation FROM continuations") == [("tok",)]
 
 
+def test_a_continuation_of_no_key_is_damaged(filled: SQLiteStateStore) -> None:
+    values = {"action_id": "a", "action_json": old.ACTION_JSON, "continuation": "tok", "rounds": 1}
+    old.fill(filled.path, "continuations", effect_key=None, **values)
+    with pytest.raises(DamagedRow, match="continuations None"):
+        filled.take_continuation("tok")
+
+
 @pytest.mark.parametrize("change", ["seq = 'x'", "hash = X'00'"])
 def test_a_damaged_head_stops_the_chain_and_nothing_else(
     change: str, filled: SQLiteStateStore

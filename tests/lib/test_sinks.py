@@ -167,9 +167,16 @@ def test_a_file_that_was_moved_away_is_made_again(tmp_path: Path) -> None:
 def test_a_line_that_was_cut_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = os.write
     monkeypatch.setattr(os, "write", lambda file, data: whole(file, data[:10]))
+    sink = JSONLEventSink(tmp_path)
     with pytest.raises(OSError) as caught:
-        write(JSONLEventSink(tmp_path), 1)
+        write(sink, 1)
     assert caught.value.errno == errno.ENOSPC
+    assert caught.value.filename == str(sink.events_path)
+    monkeypatch.undo()
+    write(sink, 2, 3)
+    cut, *others = sink.events_path.read_text("utf-8").splitlines()
+    assert len(cut) == 10
+    assert [json.loads(line)["event_id"] for line in others] == [2, 3]
 
 
 # --- rotation ------------------------------------------------------------------------------------

@@ -279,6 +279,21 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_session, "BUSY_PATIENCE_S", 0.2)
 
 
+def test_a_disk_that_is_full_at_the_first_open_is_named_and_left_empty(tmp_path: Path) -> None:
+    class Full(SQLiteStateStore):
+        @staticmethod
+        def connector(uri: str) -> sqlite3.Connection:
+            connection = sqlite_session.open_connection(uri)
+            connection.execute("PRAGMA max_page_count=3")
+            return connection
+
+    path = tmp_path / "state.db"
+    with pytest.raises(sqlite3.OperationalError, match="full") as caught:
+        Full(path)
+    assert str(path) in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("opener", ["store", "answering"])
 def test_a_lock_that_is_never_given_up_says_so_at_open(opener: str, tmp_path: Path) -> None:
