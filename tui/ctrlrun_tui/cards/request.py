@@ -7,7 +7,7 @@ had; a refusal is. A high grant ends with digits of the hash, everything else wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -126,7 +126,14 @@ class RequestCard(Card):
 
     def _hash(self, facts: ApprovalFacts, *, whole: bool) -> Iterator[Fact | Prose]:
         """The hash stays on the screen however long the facts are: the code is read off it."""
-        return hash_facts(facts, self.console_app.glyphs, whole=whole)
+        digest, *more = hash_facts(facts, self.console_app.glyphs, whole=whole)
+        code = self.fixed_code()
+        if code is not None and isinstance(digest, Fact):
+            shown = digest.value[0].text
+            last = Span(shown[-len(code) :], Role.YOURS)
+            digest = replace(digest, value=line(shown[: -len(code)], last))
+        yield digest
+        yield from more
 
     def field_rows(self) -> Sequence[FieldRow]:
         return [FieldRow(NOTE, "optional", self.key_read)]
