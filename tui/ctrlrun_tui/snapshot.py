@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 ROUNDS = 400
 """Looks at what is under way before giving up: several seconds."""
 
+WALK_ROUNDS = 6_000
+"""Looks while nothing but the chain is still being walked over: a minute or more. Then the frame
+says how far it came."""
+
+WALK = "chain"
+"""The workers' group in which that is waited for."""
+
 _FONT_FACE = re.compile(r"@font-face\s*\{.*?\}", re.DOTALL)
 _FONTS = "Fira Code"
 _LOCAL_FONTS = 'ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace'
@@ -108,20 +115,32 @@ async def settled(pilot: Pilot[int]) -> None:
     app: ConsoleApp = pilot.app  # type: ignore[assignment]
     rounds = app.data.rounds
     app.data.wake()
-    for _ in range(ROUNDS):
+    walked = restless = 0
+    while restless < ROUNDS:
         await asyncio.sleep(0.01)
         if app.data.crash is not None:
             raise app.data.crash
-        if app.data.rounds > rounds and is_quiet(app):
+        looked = app.data.rounds > rounds
+        if looked and is_quiet(app):
             await pilot.pause()
             if is_quiet(app):
                 return
+        if looked and is_quiet(app, but_for=WALK):
+            walked += 1
+            if walked >= WALK_ROUNDS:
+                return
+        else:
+            restless += 1
     raise TimeoutError("the console did not come to rest")
 
 
-def is_quiet(app: ConsoleApp) -> bool:
-    """Whether nothing is being read, and nothing that was read is still to be shown."""
-    if any(not worker.is_finished for worker in app.workers) or not app.is_counted:
+def is_quiet(app: ConsoleApp, *, but_for: str | None = None) -> bool:
+    """Whether nothing is being read, and nothing that was read is still to be shown.
+
+    Workers of the group `but_for` may go on.
+    """
+    working = (worker for worker in app.workers if worker.group != but_for)
+    if any(not worker.is_finished for worker in working) or not app.is_counted:
         return False
     pumps = [app, *app.screen_stack]
     if any(not pump._message_queue.empty() for pump in pumps):
