@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from ctrlrun_tui.app import ConsoleApp
 from ctrlrun_tui.frames import Shown
+from tests.tui.helpers import START, FrozenClock, ask, console, new_store, settled, sitting
 
 STYLES = (
     "",
@@ -34,6 +39,7 @@ class Terminal:
         self.x = self.y = 0
 
     def write(self, data: str) -> None:
+        data = re.sub(r"\x1b\][^\x07]*\x07|\x07", "", data)  # title, bell
         for token in re.finditer(r"\x1b\[([\d;?]*)([A-Za-z])|\n|([^\x00-\x1f])", data):
             if token[2] == "H":
                 self.y, self.x = (int(part) - 1 for part in token[1].split(";"))
@@ -164,3 +170,96 @@ def test_a_line_with_characters_of_doubtful_width_is_sent_as_it_came() -> None:
     shown.thin(_lines("pay 日本 10:42"))
     again = shown.thin(_lines("pay 日本 10:41"))
     assert "pay 日本 10:41" in again
+
+
+# --- past the compositor -------------------------------------------------------------------------
+
+
+class Shadow:
+    """The console's terminal: what was written to it, beside what it should show."""
+
+    def __init__(self, app: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.app = app
+        self.terminal = Terminal()
+        self.writes = 0
+        driver = app._driver
+        assert driver is not None
+        shown = Shown()
+
+        def write(data: str) -> None:
+            self.writes += 1
+            self.terminal.write(shown.thin(data))
+
+        monkeypatch.setattr(driver, "shown", shown, raising=False)
+        monkeypatch.setattr(driver, "write", write)
+        monkeypatch.setattr(ConsoleApp, "is_headless", property(lambda app: False))
+
+    def agrees(self) -> bool:
+        """Whether every cell is as the compositor would draw it now."""
+        for y, strip in enumerate(self.app.screen._compositor.render_strips()):
+            x = 0
+            for segment in strip:
+                for character in segment.text:
+                    if self.terminal.cells[y, x][0] != character:
+                        return False
+                    x += 1
+        return True
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_what_is_sent_past_the_compositor_is_what_it_would_send(
+    size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FrozenClock()
+    with new_store(tmp_path, clock) as store:
+        for number in range(40):
+            ask(store, number, at=START - timedelta(seconds=17 * number))
+    async with console(sitting(tmp_path / "state.db", clock), size=size) as (app, pilot):
+        shadow = Shadow(app, monkeypatch)
+        app.do_redraw()
+        await pilot.pause()
+        assert shadow.agrees()
+        for _ in range(70):
+            clock.advance(seconds=1)
+            shadow.writes = 0
+            app.tick()
+            assert not app.screen._dirty_widgets  # nothing is left for the compositor
+            assert shadow.writes
+            assert shadow.agrees()
+        for key in ("j", "j", "G", "k", "space", "g"):
+            await pilot.press(key)
+            await settled(pilot)
+            assert shadow.agrees()
+        await pilot.press("question_mark")
+        await settled(pilot)
+        clock.advance(seconds=1)
+        app.tick()
+        await pilot.pause()
+        assert shadow.agrees()
+
+
+@pytest.mark.anyio
+async def test_while_something_else_is_about_to_be_drawn_the_compositor_draws_it_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FrozenClock()
+    with new_store(tmp_path, clock) as store:
+        for number in range(40):
+            ask(store, number, at=START)
+    async with console(sitting(tmp_path / "state.db", clock), size=(120, 40)) as (app, pilot):
+        shadow = Shadow(app, monkeypatch)
+        app.do_redraw()
+        await pilot.pause()
+        view = app.top
+        assert view is not None
+        view.perform("open")  # another layout is due
+        clock.advance(seconds=1)
+        app.tick()
+        await settled(pilot)
+        assert shadow.agrees()
+        view.perform("back")
+        clock.advance(seconds=1)
+        app.tick()
+        await settled(pilot)
+        assert shadow.agrees()

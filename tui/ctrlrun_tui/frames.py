@@ -9,12 +9,15 @@ forgets everything, so that a wrong guess costs bytes and never a wrong picture.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from rich.cells import cell_len
 from textual.driver import Driver
+from textual.geometry import Region
+from textual.widget import Widget
 
 _TOKEN = re.compile(
     r"\x1b\[(?P<row>\d+);(?P<column>\d+)H"
@@ -212,6 +215,39 @@ def _change(pen: str, style: str) -> str:
     codes += [ground] if ground != had_ground else []
     step = "\x1b[" + ";".join(codes) + "m" if codes else ""
     return step if len(step) <= len(afresh) else afresh
+
+
+def paint(widget: Widget, regions: Iterable[Region]) -> bool:
+    """Send parts of a widget to the terminal as they are now; False where that must wait.
+
+    Composing a frame costs as much for one digit as for a screen: with forty countdowns it is most
+    of what an idle console does. So what is where it was, and lies under nothing, is sent past the
+    compositor, which would send the same. While anything else is about to be drawn, it waits for it.
+    """
+    app, screen = widget.app, widget.screen
+    driver = app._driver
+    still = app.screen is screen and not (
+        app._batch_count
+        or screen._layout_required
+        or screen._scroll_required
+        or screen._repaint_required
+        or screen._recompose_required
+        or screen._dirty_widgets
+        or screen._compositor._dirty_regions
+    )
+    if not still or app.is_headless or not isinstance(getattr(driver, "shown", None), Shown):
+        return False
+    if driver is None or widget not in screen._compositor.visible_widgets:
+        return False
+    origin = widget.region.offset
+    sent: list[str] = []
+    for region in regions:
+        for y, strip in enumerate(widget.render_lines(region), origin.y + region.y):
+            sent.append(f"\x1b[{y + 1};{origin.x + region.x + 1}H{strip.render(app.console)}")
+    x, y = app.screen.outer_size.clamp_offset(app.cursor_position)
+    driver.write(f"{''.join(sent)}\x1b[{y + 1};{x + 1}H")
+    driver.flush()
+    return True
 
 
 def thinning(driver: type[Driver]) -> type[Driver]:

@@ -96,14 +96,19 @@ class DetailPane(Drawn, inherit_bindings=False):
         """Draw the lines that read otherwise now."""
         self._now = now
         lines = list(self._lines)
+        regions: list[Region] = []
         for index, laid in enumerate(lines):
             if laid.clocked is None:
                 continue
             line = self._clocked(laid.clocked)
             if line != laid.line:
                 lines[index] = Laid(line, laid.clocked)
-                self.refresh(Region(0, index - self._top + 1, self.size.width, 1))
+                y = index - self._top
+                if 0 <= y < self._room:
+                    regions.append(Region(0, y + 1, self.size.width, 1))
         self._lines = tuple(lines)
+        if regions:
+            self.redraw(*regions)
 
     def scroll_lines(self, lines: int) -> None:
         """Move by lines."""

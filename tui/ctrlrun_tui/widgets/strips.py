@@ -9,6 +9,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ctrlrun_tui.data.models import Line, Role, Span
+from ctrlrun_tui.frames import paint
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.services import services
 from ctrlrun_tui.theme import Palette
@@ -85,6 +86,14 @@ class Drawn(Widget, inherit_bindings=False):
             self._drawn_lines.clear()
         super()._set_dirty(*regions)
 
+    def redraw(self, *regions: Region) -> None:
+        """Draw these parts anew, at once where nothing else is about to be drawn."""
+        for region in regions:
+            for y in region.line_range:
+                self._drawn_lines.pop(y, None)
+        if not paint(self, regions):
+            self.refresh(*regions)
+
     def render_lines(self, crop: Region) -> list[Strip]:
         kept = self._drawn_lines
         strips: list[Strip] = []
@@ -125,4 +134,4 @@ class OneLine(Drawn, inherit_bindings=False):
         line = self.line(max(0, self.size.width - 2 * MARGIN))
         if line != self.drawn:
             self.drawn = line
-            self.refresh()
+            self.redraw(self.size.region)

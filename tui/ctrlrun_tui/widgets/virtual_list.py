@@ -281,7 +281,7 @@ class VirtualList(Drawn, inherit_bindings=False):
         else:
             regions = self._regions_to_draw(looks, drawn)
             if regions:
-                self.refresh(*regions)
+                self.redraw(*regions)
         self._tell()
 
     def _regions_to_draw(self, looks: list[Look], drawn: list[Look]) -> list[Region]:
