@@ -7,6 +7,7 @@ types keys at times of its own, so that no test waits for a clock.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import shutil
 import subprocess
@@ -45,6 +46,7 @@ _NAMES = {" ": "space", "?": "question_mark", "/": "slash", ".": "full_stop", ":
 def _written() -> tuple[Path, str]:
     """The agent's folder, and what it printed."""
     folder = Path(tempfile.mkdtemp(prefix="ctrlrun-cards-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     done = subprocess.run(
         [sys.executable, "-m", "tests.tui.card_agent", str(folder)],
         cwd=ROOT,
