@@ -40,7 +40,7 @@ from ctrlrun_tui.screens.cells import (
     state_line,
 )
 from ctrlrun_tui.screens.details import effect_detail, gone_detail
-from ctrlrun_tui.screens.searched import SearchedView
+from ctrlrun_tui.screens.records import RecordsView
 from ctrlrun_tui.widgets.countdown import age_line, left_line
 
 LOOKED_AT = 5_000
@@ -209,7 +209,7 @@ def hidden_count(reader: PagedReader, wanted: Filter, now: datetime) -> tuple[in
     return len(found.items), not found.exhausted
 
 
-class EffectsView(SearchedView, inherit_bindings=False):
+class EffectsView(RecordsView, inherit_bindings=False):
     """View 2."""
 
     PLACE = EFFECTS
@@ -253,10 +253,6 @@ class EffectsView(SearchedView, inherit_bindings=False):
         return joined(
             parts, room_for_counts(self.console_app.size.width, self.filter_text, right)
         ), right
-
-    def on_resize(self) -> None:
-        super().on_resize()
-        self._read_view()
 
     # --- actions ---------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ for a row and why, and that the clock alone can move an item.
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from ctrlrun.approval import ApprovalStatus
 from ctrlrun.operator import (
@@ -27,18 +27,14 @@ from ctrlrun.operator.inbox import hidden_count
 from ctrlrun.operator.wording import clock_text
 from ctrlrun.state import PagedReader
 from ctrlrun_tui.actions import INBOX, Action
-from ctrlrun_tui.data.messages import ViewRead
 from ctrlrun_tui.data.models import Column, Detail, Line, Role, Row, Span
 from ctrlrun_tui.screens.cells import counted, cut_values, joined, room_for_counts
 from ctrlrun_tui.screens.details import effect_detail, gone_detail, request_detail
 from ctrlrun_tui.screens.inbox_rows import LANES, InboxRows, age_cell, item_of, left_cell
-from ctrlrun_tui.screens.searched import SearchedView
-
-LOOK_AGAIN = timedelta(seconds=5)
-"""How often the lanes are counted although nothing was written: leases end by the clock alone."""
+from ctrlrun_tui.screens.records import RecordsView
 
 
-class InboxView(SearchedView, inherit_bindings=False):
+class InboxView(RecordsView, inherit_bindings=False):
     """View 1."""
 
     PLACE = INBOX
@@ -55,11 +51,6 @@ class InboxView(SearchedView, inherit_bindings=False):
         Column("principal", "principal", 13, drop=2),
         Column("effect", "effect", 28, drop=1),
     )
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._counted_at: datetime | None = None
-        self._counts_by_clock = False
 
     # --- what a view says ------------------------------------------------------------------------
 
@@ -93,10 +84,6 @@ class InboxView(SearchedView, inherit_bindings=False):
         item_id = item_of(row).item_id
         return item_id, item_id
 
-    def on_resize(self) -> None:
-        super().on_resize()
-        self._read_view()
-
     # --- time ------------------------------------------------------------------------------------
 
     def on_tick(self, now: datetime) -> None:
@@ -105,22 +92,6 @@ class InboxView(SearchedView, inherit_bindings=False):
         if any(_ran_out(row, now) for row in self.list.window.rows):
             self.list.store_changed()
             self._read_view()
-        elif self._counted_at is None or now - self._counted_at >= LOOK_AGAIN:
-            self._counted_at = now
-            self._counts_by_clock = True
-            self._read_view()
-
-    def on_store_changed(self) -> None:
-        self._counted_at = self.console_app.clock()
-        self._counts_by_clock = False
-        super().on_store_changed()
-
-    def on_view_read(self, message: ViewRead) -> None:
-        """When the counts moved by the clock alone, the rows are read again."""
-        if self._counts_by_clock and message.left != self._left:
-            self.list.store_changed()
-        self._counts_by_clock = False
-        super().on_view_read(message)
 
     # --- actions ---------------------------------------------------------------------------------
 

@@ -1,4 +1,7 @@
-"""Views whose filter looks through many records: they read again no more often than that is cheap.
+"""What the views of requests and of effects have in common: records that change.
+
+They change because somebody writes, and because time passes: a lease ends without an event, so the
+counts are taken again every few seconds, and when they moved the rows are read again.
 
 A filter that hardly anything passes can take seconds on a large store. While the store keeps
 changing, such a list rests ten times as long as its last search took; without a filter, and where a
@@ -8,21 +11,24 @@ search is quick, nothing of this is to be noticed.
 from __future__ import annotations
 
 from abc import abstractmethod
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ctrlrun.operator import Filter, RowKind, parse
 from ctrlrun.state import PagedReader
 from ctrlrun_tui.data.damaged import Damaged
-from ctrlrun_tui.data.messages import RowsRead
+from ctrlrun_tui.data.messages import RowsRead, ViewRead
 from ctrlrun_tui.data.models import Line, Role, Span
 from ctrlrun_tui.screens.view import ViewScreen
+
+LOOK_AGAIN = timedelta(seconds=5)
+"""How often it is counted although nothing was written."""
 
 SHARE = 10
 """The rest after a search, as a multiple of what it took."""
 
 
-class SearchedView(ViewScreen, inherit_bindings=False):
-    """A view with a filter over records that change. Subclasses set `KIND` and count what is hidden."""
+class RecordsView(ViewScreen, inherit_bindings=False):
+    """A view of records that change. Subclasses set `KIND` and count what a filter hides."""
 
     KIND: RowKind
 
@@ -33,6 +39,8 @@ class SearchedView(ViewScreen, inherit_bindings=False):
         self._search_waits = False
         self._hides: Line = ()
         self._hides_again_at: datetime | None = None
+        self._counted_at: datetime | None = None
+        self._counts_by_clock = False
         self.damage = Damaged()
 
     @abstractmethod
@@ -80,8 +88,13 @@ class SearchedView(ViewScreen, inherit_bindings=False):
 
     # --- reading again ---------------------------------------------------------------------------
 
+    def on_resize(self) -> None:
+        super().on_resize()
+        self._read_view()
+
     def on_store_changed(self) -> None:
         now = self.console_app.clock()
+        self._counted_at, self._counts_by_clock = now, False
         again_at = self._search_again_at
         self._search_waits = bool(self.filter_text) and again_at is not None and now < again_at
         if self._search_waits:
@@ -103,6 +116,16 @@ class SearchedView(ViewScreen, inherit_bindings=False):
         again_at = self._search_again_at
         if self._search_waits and (again_at is None or now >= again_at):
             self.on_store_changed()
+        elif self._counted_at is None or now - self._counted_at >= LOOK_AGAIN:
+            self._counted_at, self._counts_by_clock = now, True
+            self._read_view()
+
+    def on_view_read(self, message: ViewRead) -> None:
+        """When the counts moved by the clock alone, the rows are read again."""
+        if self._counts_by_clock and message.left != self._left:
+            self.list.store_changed()
+        self._counts_by_clock = False
+        super().on_view_read(message)
 
     def read_beside_the_list(self, now: datetime) -> None:
         """Read view line and detail again: they cost what they show."""
