@@ -30,6 +30,11 @@ NEWS_KEPT = 200
 """Events that wait to be put into words at most."""
 
 
+def stands(screen: Framed[Any]) -> bool:
+    """Whether a screen has its widgets: one that is being taken down has lost some already."""
+    return screen.is_mounted and not screen._pruning
+
+
 class FollowingApp(App[int], inherit_bindings=False):
     """An application on a sitting's store, up to date."""
 
@@ -64,14 +69,14 @@ class FollowingApp(App[int], inherit_bindings=False):
     def top(self) -> Framed[Any] | None:
         """The screen on top, once there is one and its widgets stand."""
         screen = self.screen if self.screen_stack else None
-        return screen if isinstance(screen, Framed) and screen.is_mounted else None
+        return screen if isinstance(screen, Framed) and stands(screen) else None
 
     @property
     def framed(self) -> list[Framed[Any]]:
         """All screens that stand, those beneath others too."""
         stacks = self._screen_stacks.values()
         screens = [screen for stack in stacks for screen in stack if isinstance(screen, Framed)]
-        return [screen for screen in screens if screen.is_mounted]
+        return [screen for screen in screens if stands(screen)]
 
     def renew_frame(self) -> None:
         """Draw the frame of the screen on top where it says something else now."""
