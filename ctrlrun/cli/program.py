@@ -57,7 +57,7 @@ def _run(arguments: list[str]) -> int:
         return _failed(_of_system(error), REFUSED)
     except Exception as error:
         if _is_store_error(error):
-            return _failed(f"the store cannot be used: {error}", REFUSED)
+            return _failed(f"the store cannot be used: {_of_store(error)}", REFUSED)
         kind = type(error).__name__
         return _failed(f"internal error, please report it: {kind}: {error}", INTERNAL)
     return 0
@@ -76,6 +76,13 @@ def _of_system(error: OSError) -> str:
 def _is_store_error(error: Exception) -> bool:
     sqlite3 = sys.modules.get("sqlite3")  # not loaded: then it raised nothing
     return sqlite3 is not None and isinstance(error, sqlite3.Error)
+
+
+def _of_store(error: Exception) -> str:
+    from ctrlrun.state.sqlite_session import BUSY, is_busy
+
+    said = str(error)
+    return BUSY if BUSY not in said and is_busy(error) else said
 
 
 def _failed(message: str, code: int) -> int:

@@ -19,7 +19,14 @@ from ctrlrun.errors import InvalidArgument, StoreNotFound
 from ctrlrun.state import schema
 from ctrlrun.state.schema import Classification, Found, Migration
 from ctrlrun.state.sqlite_schema import EXTENSION_LEDGER, EXTENSIONS, LEDGER, MIGRATIONS
-from ctrlrun.state.sqlite_session import Connect, Identity, is_busy, open_connection, patiently
+from ctrlrun.state.sqlite_session import (
+    BUSY,
+    Connect,
+    Identity,
+    is_busy,
+    open_connection,
+    patiently,
+)
 
 MIN_SQLITE_VERSION = (3, 35, 0)
 
@@ -117,8 +124,17 @@ def naming(path: Path) -> Iterator[None]:
     """Errors of SQLite while a file is opened, with the file's name in them."""
     try:
         yield
+    except UnicodeDecodeError as error:
+        raise _named(_malformed(error), path) from error
     except sqlite3.DatabaseError as error:
         raise _named(error, path) from error
+
+
+def _malformed(error: UnicodeDecodeError) -> sqlite3.DatabaseError:
+    """What SQLite said of a damaged schema: it quotes the damage, which need not be text."""
+    said = sqlite3.DatabaseError(error.object.decode("utf-8", "backslashreplace"))
+    said.sqlite_errorcode, said.sqlite_errorname = sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT"
+    return said
 
 
 def _named(error: sqlite3.DatabaseError, path: Path) -> Exception:
@@ -127,7 +143,11 @@ def _named(error: sqlite3.DatabaseError, path: Path) -> Exception:
         return InvalidArgument(f"{str(path)!r} is not a database; check CTRLRUN_STATE")
     reason = str(error)
     if is_busy(error):
-        reason = "another process has held its lock for more than 5 s; try again when it is done"
+        reason = BUSY
+    if code & 0xFF == sqlite3.SQLITE_CANTOPEN and not os.access(path.parent, os.W_OK):
+        reason = (
+            "its folder is read-only, and even to read it SQLite writes beside it; copy it first"
+        )
     named = type(error)(f"cannot open {str(path)!r}: {reason}")
     if code:
         named.sqlite_errorcode = code
@@ -147,6 +167,8 @@ def peek(path: Path, connect: Connect, ask: Callable[[Found, str], object]) -> N
     try:
         with contextlib.closing(connect(uri(path, "ro") + still)) as connection:
             found = look(connection)
+    except UnicodeDecodeError:
+        return
     except sqlite3.DatabaseError as error:
         named = _named(error, path)
         if isinstance(named, InvalidArgument):

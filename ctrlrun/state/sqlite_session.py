@@ -20,6 +20,7 @@ from ctrlrun.state.session import Cursor, Row, Session, Values
 T = TypeVar("T")
 
 BUSY_PATIENCE_S = 5.0
+BUSY = "another process has held its lock for more than 5 s; try again when it is done"
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.01
 

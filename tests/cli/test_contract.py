@@ -118,12 +118,14 @@ def test_text_that_is_no_text(scene: Scene, command: str) -> None:
 
 
 def test_a_locked_store_is_one_line(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    def locked(*_: object, **__: object) -> None:
-        raise sqlite3.OperationalError("database is locked")
-
-    monkeypatch.setattr("ctrlrun.operator.desk.ReadingDesk.reader", locked)
-    ended = scene.ctrlrun("receipts")
-    assert ended.code == 1 and "database is locked" in ended.error
+    monkeypatch.setattr("ctrlrun.state.sqlite_session.BUSY_PATIENCE_S", 0.1)
+    request_id = scene.ask()
+    with sqlite3.connect(scene.state, isolation_level=None) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        ended = scene.ctrlrun("approve", request_id)
+        holder.execute("ROLLBACK")
+    holder.close()
+    assert ended.code == 1 and "another process has held its lock" in ended.error
 
 
 def test_an_error_of_ours_is_one_line_and_exit_3(

@@ -173,6 +173,45 @@ def test_a_file_that_is_no_database_is_refused_and_stays(opener: str, tmp_path: 
 
 
 @openers
+@pytest.mark.parametrize("damage", [b"CRE\xadTE INDEX", b"\xff"])
+def test_a_schema_that_is_damaged_is_refused_by_name(
+    opener: str, damage: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "state.db"
+    SQLiteStateStore(path).close()
+    with closing(old.plain(path)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute(
+            "UPDATE sqlite_master SET sql = CAST(? AS TEXT) WHERE name = 'receipts_by_seq'",
+            (damage,),
+        )
+    with pytest.raises(sqlite3.DatabaseError, match="malformed database schema") as caught:
+        OPENERS[opener](path)
+    assert str(path) in str(caught.value)
+
+
+@existing_openers
+def test_a_folder_that_cannot_be_written_is_what_is_said(
+    opener: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "state.db"
+    SQLiteStateStore(path).close()
+    writable = os.access
+    monkeypatch.setattr(
+        os, "access", lambda place, mode: place != tmp_path and writable(place, mode)
+    )
+
+    def refused(uri: str) -> sqlite3.Connection:  # what SQLite does beside a log on such a disk
+        return sqlite3.connect(f"file:{tmp_path}/none/none?mode=ro", uri=True)
+
+    monkeypatch.setattr(SQLiteReader, "connector", staticmethod(refused))
+    monkeypatch.setattr(SQLiteStateStore, "connector", staticmethod(refused))
+    with pytest.raises(sqlite3.OperationalError, match="its folder is read-only") as caught:
+        OPENERS[opener](path)
+    assert str(path) in str(caught.value)
+
+
+@openers
 @pytest.mark.parametrize("wal", [False, True], ids=["rollback", "wal"])
 @pytest.mark.parametrize("pending", [False, True], ids=["closed", "pending"])
 def test_another_applications_database_is_left_exactly_as_it_was(
