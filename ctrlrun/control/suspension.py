@@ -94,10 +94,13 @@ def _abandon(settings: Settings, call: Call, start: Start, failure: Exception) -
     assert start.reservation is not None
     error = described(failure)
     key, action_id = start.reservation.effect_key, start.reservation.action_id
+    attempt = start.reservation.attempt
 
     def work(ledger: Ledger) -> None:
         try:
-            ledger.store.mark_ambiguous(key, action_id, error)
+            record = ledger.store.get_effect(key)
+            if record is not None and record.attempt == attempt:
+                ledger.store.mark_ambiguous(key, action_id, error)
         except CTRLRunError as refusal:
             log.warning("effect %s is not ours to mark ambiguous: %s", key, refusal)
         ledger.event(EventType.EXECUTION_AMBIGUOUS, {"error": error}, approval_id=start.approval_id)

@@ -9,6 +9,7 @@ import pytest
 
 from ctrlrun.action import Principal
 from ctrlrun.control import Control
+from ctrlrun.effect import EffectState
 from ctrlrun.errors import (
     AmbiguousEffect,
     CTRLRunError,
@@ -114,6 +115,24 @@ def test_a_token_held_for_another_effect_makes_the_call_ambiguous(world: Make) -
     assert w.codes().endswith("PROP EVAL RES START AMB")
     assert w.last.result == "ambiguous"
     assert w.control.resume("tok-1", lambda: None).result == "committed"
+
+
+def test_an_attempt_that_cannot_be_held_leaves_the_next_one_alone(world: Make) -> None:
+    w = world()
+    action = w.action()
+
+    def late() -> None:
+        w.clock.pass_(hours=1)
+        assert isinstance(w.caught(), AmbiguousEffect)
+        w.store.resolve_effect("pay:p1", EffectState.FAILED, "cli:local")
+        w.store.reserve_effect("pay:p1", action.action_id)
+        w.store.begin_execution("pay:p1", action.action_id)
+        raise Suspended("tok-1")
+
+    assert isinstance(w.caught(action=action, executor=late), AmbiguousEffect)
+    assert w.last.result == "ambiguous"
+    record = w.store.get_effect("pay:p1")
+    assert (record.state, record.attempt) == ("executing", 2)
 
 
 def test_what_is_denied_by_now_still_completes(world: Make) -> None:
