@@ -35,6 +35,9 @@ from ctrlrun_tui.theme import OTHER_THEMES, THEMES, Palette, palette_for
 FOCUS_GRACE = 0.5
 """Seconds after the window got the focus in which the mouse does nothing."""
 
+NAME_AT_MOST = 44
+"""Cells that the name of what was copied takes in the notice, so that the sentence is whole."""
+
 ASK_AGAIN_WITHIN = timedelta(seconds=5)
 """How long the question whether a draft may be lost stands."""
 
@@ -156,7 +159,8 @@ class ConsoleApp(FollowingApp, inherit_bindings=False):
     def copy(self, text: str, what: str = "") -> None:
         """Send text to the terminal's clipboard; line breaks in it are the caller's own."""
         safe = "\n".join(self.glyphs.said(each) for each in text.split("\n"))
-        copied = copy_sequence(safe, what, self.sitting.environ)
+        named = self.glyphs.cut(self.glyphs.said(what), NAME_AT_MOST)
+        copied = copy_sequence(safe, named, self.sitting.environ)
         self.write_terminal(copied.sequence)
         self.say(copied.sentence)
 
