@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from ctrlrun.action import Action
-from ctrlrun.clock import Clock, new_id
+from ctrlrun.clock import LONGEST, Clock, new_id
 from ctrlrun.errors import ApprovalMismatch, InvalidArgument
 
 DEFAULT_APPROVAL_TTL = timedelta(minutes=15)
@@ -167,6 +167,8 @@ def check_ttl(ttl: object) -> timedelta:
     """`ttl` if it is a positive `timedelta`, else InvalidArgument."""
     if not isinstance(ttl, timedelta) or ttl <= timedelta(0):
         raise InvalidArgument(f"an approval's ttl must be a positive timedelta, not {ttl!r}")
+    if ttl > LONGEST:
+        raise InvalidArgument(f"an approval's ttl of {ttl} is longer than 1,000 years")
     return ttl
 
 

@@ -11,9 +11,12 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 Clock = Callable[[], datetime]
+
+LONGEST = timedelta(days=365_000)
+"""What may be waited for: its end is still a date."""
 
 _tokens: ContextVar[Iterator[str] | None] = ContextVar("ctrlrun_id_tokens", default=None)
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 from ctrlrun.canonical import has_surrogate, plain
+from ctrlrun.clock import LONGEST
 from ctrlrun.errors import EffectKeyError, InvalidArgument
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def check_lease(lease: object, name: str = "lease") -> timedelta:
     if not isinstance(lease, timedelta) or lease <= timedelta(0):
         described = name if "lease" in name else f"{name} (a lease)"
         raise InvalidArgument(f"{described} must be a positive timedelta, not {lease!r}")
+    if lease > LONGEST:
+        raise InvalidArgument(f"{name} of {lease} is longer than 1,000 years")
     return lease
 
 
@@ -99,7 +102,7 @@ def storable_result(result: Any) -> str | None:
     if result is None:
         return None
     try:
-        text = json.dumps(_finite(result), ensure_ascii=False, separators=(",", ":"), default=_repr)
+        text = _encode_result(_finite(result))
     except (TypeError, ValueError, RecursionError):
         shown = _repr(result)
         whole = shown if isinstance(shown, dict) else {"repr": shown}
@@ -130,6 +133,9 @@ def _repr(value: Any) -> str | dict[str, str]:
         return repr(value)
     except Exception:
         return unrepresentable(value)
+
+
+_encode_result = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_repr).encode
 
 
 def escape_surrogates(text: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,10 @@ from ctrlrun.cli.group import ctrlrun
 from ctrlrun.cli.output import drop_stdout, flush_stdout, help_width, note, prepare_streams
 from ctrlrun.errors import CTRLRunError
 from ctrlrun.text import inert
+
+if TYPE_CHECKING:
+    import sqlite3
+    from typing import TypeGuard
 
 REFUSED, UNUSABLE, INTERNAL = 1, 2, 3
 
@@ -73,12 +78,12 @@ def _of_system(error: OSError) -> str:
     return reason
 
 
-def _is_store_error(error: Exception) -> bool:
+def _is_store_error(error: Exception) -> TypeGuard[sqlite3.Error]:
     sqlite3 = sys.modules.get("sqlite3")  # not loaded: then it raised nothing
     return sqlite3 is not None and isinstance(error, sqlite3.Error)
 
 
-def _of_store(error: Exception) -> str:
+def _of_store(error: sqlite3.Error) -> str:
     from ctrlrun.state.sqlite_session import BUSY, is_busy
 
     said = str(error)

@@ -38,6 +38,7 @@ def protected_call(
     hook: Hook | None,
 ) -> Receipt:
     """One protected call, end to end; how it can end otherwise is what the steps raise."""
+    check_executor(settings, executor)
     call = normalize(settings, action, effect_key, lease, hook)
     evaluation = decide(settings, call)
     approval_id = approve(settings, call, evaluation)
@@ -140,8 +141,24 @@ def check_effect_key(effect_key: object) -> None:
         raise InvalidArgument(f"effect_key must be a non-empty str or None, not {effect_key!r}")
 
 
+def check_executor(settings: Settings, executor: object) -> None:
+    """An executor can be called, and never inside a unit of the store.
+
+    A unit that is rolled back takes the reservation with it, and what the executor did stays.
+    """
+    if not callable(executor):
+        raise InvalidArgument(f"the executor must be callable without arguments, not {executor!r}")
+    if getattr(settings.store, "in_unit", False):
+        raise InvalidArgument(
+            "a protected call cannot run inside a unit of its store, whose rollback would forget "
+            "that it ran; make the call outside of store.unit(...)"
+        )
+
+
 def check_environment(settings: Settings, action: Action) -> None:
     """An action built for one environment is not judged by the rules of another."""
+    if not isinstance(action, Action):
+        raise InvalidArgument(f"an Action is judged, not {action!r}")
     if action.environment != settings.environment:
         raise InvalidArgument(
             f"action {action.name} is for environment {action.environment!r}, "

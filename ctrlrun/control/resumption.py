@@ -9,7 +9,7 @@ from datetime import datetime
 from ctrlrun.control.call import Call, Settings, Start
 from ctrlrun.control.denial import approver_of
 from ctrlrun.control.journal import Ledger
-from ctrlrun.control.kernel import Executor, check_environment, execute, record
+from ctrlrun.control.kernel import Executor, check_environment, check_executor, execute, record
 from ctrlrun.control.observe import resumed_block
 from ctrlrun.effect import Reservation
 from ctrlrun.errors import AmbiguousEffect, InvalidArgument
@@ -31,6 +31,7 @@ def resume(settings: Settings, continuation: str | bytes, executor: Executor) ->
 
     Policy is evaluated again for the receipt alone: what was permitted goes on.
     """
+    check_executor(settings, executor)
     token = _token(continuation)
     taking = settings.journal("", None)
 

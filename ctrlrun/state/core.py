@@ -65,6 +65,12 @@ class Writes(Reads):
             return session.nested(work)
         return self._transact(session, work, durable=durable)
 
+    @property
+    def in_unit(self) -> bool:
+        """Whether this thread has a unit open, which its calls join."""
+        session: Session = self._sessions.current()
+        return session.active
+
     def _write(self, step: Step[T]) -> T:
         """One call of the store: joins this thread's transaction, or is a durable one itself."""
         session: Session = self._sessions.current()

@@ -86,6 +86,12 @@ class InMemoryStateStore(MemoryPages):
                 if outermost:
                     self._undo = None
 
+    @property
+    def in_unit(self) -> bool:
+        """Whether this thread has a unit open, which its calls join."""
+        with self._lock:  # that of another thread has ended by then
+            return self._undo is not None
+
     def change_token(self) -> object:
         """Equal to an earlier one as long as nothing was written since."""
         return self._changes

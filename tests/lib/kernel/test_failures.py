@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +18,12 @@ from ctrlrun.errors import (
     DuplicateEffect,
     InvalidArgument,
     NotExecuted,
+    Suspended,
 )
 from ctrlrun.receipt import Receipt
 from ctrlrun.state import InMemoryStateStore
 from tests.lib.kernel.test_paths import raising
-from tests.lib.kernel.world import Clock, SingleCalls, World
+from tests.lib.kernel.world import STORES, Clock, SingleCalls, World
 
 Make = Callable[..., World]
 
@@ -350,6 +352,47 @@ def test_wiring_that_cannot_be_right_leaves_no_trace(
     assert isinstance(error, InvalidArgument)
     assert word in str(error)
     assert w.store.events() == ()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "wrapped"])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_no_executor_runs_where_a_rollback_would_forget_it(
+    kind: str, resumed: bool, clock: Clock, tmp_path: Path
+) -> None:
+    w = World(STORES[kind](clock, tmp_path), clock)
+    if resumed:
+        w.caught(executor=raising(Suspended("tok")))
+    before = w.store.events(), list(w.calls)
+
+    def work() -> None:
+        w.control.resume("tok", lambda: w.calls.append("resumed")) if resumed else w.run()
+
+    with pytest.raises(InvalidArgument, match="inside a unit"):
+        w.store.unit(work, durable=True)
+    assert (w.store.events(), w.calls) == before
+    work()
+    assert w.state() == "committed"
+
+
+def test_what_cannot_be_called_takes_no_key_and_no_token(world: Make) -> None:
+    w = world()
+    w.caught(executor=raising(Suspended("tok")))
+    events = w.store.events()
+    nothing: Any = None
+    with pytest.raises(InvalidArgument, match="executor"):
+        w.control.execute(w.action(), nothing, "pay:p2")
+    with pytest.raises(InvalidArgument, match="executor"):
+        w.control.resume("tok", nothing)
+    with pytest.raises(InvalidArgument, match="Action"):
+        w.control.execute(nothing, lambda: None, "pay:p2")
+    assert w.store.events() == events
+    assert w.control.resume("tok", lambda: None).result == "committed"
+
+
+@pytest.mark.parametrize("option", ["approval_ttl", "lease", "suspend_timeout"])
+def test_a_time_whose_end_is_no_date_is_refused_up_front(world: Make, option: str) -> None:
+    with pytest.raises(InvalidArgument, match="longer than"):
+        world(**{option: timedelta.max})
 
 
 def test_a_foreign_environment_is_refused(world: Make) -> None:
