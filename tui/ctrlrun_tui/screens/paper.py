@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
 from typing import ClassVar
@@ -18,6 +19,7 @@ from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.screens.base import Overlay
 from ctrlrun_tui.screens.timeline import words
 from ctrlrun_tui.widgets.detail import DetailPane
+from ctrlrun_tui.widgets.footer import Hint
 from ctrlrun_tui.widgets.viewline import ViewLine
 
 READ_AGAIN = timedelta(seconds=1)
@@ -114,6 +116,12 @@ class Paper(Overlay[None], inherit_bindings=False):
 
     def on_live(self, live: Live) -> None:
         self.pane.dim(dimmed=not live.is_live)
+
+    def hints(self) -> tuple[Sequence[Hint], int]:
+        """The way back first: a sheet covers what its reader came from."""
+        shown, count = super().hints()
+        back = self.console_app.keys.named("back").word
+        return sorted(shown, key=lambda hint: hint.word != back), count
 
     # --- actions ---------------------------------------------------------------------------------
 
