@@ -27,7 +27,7 @@ from ctrlrun_tui.data.sources import (
     one_page,
 )
 from ctrlrun_tui.widgets.pages import Pages
-from ctrlrun_tui.widgets.virtual_list import Placed, place_columns
+from ctrlrun_tui.widgets.rows import Placed, place_columns
 from ctrlrun_tui.widgets.window import LEAST_PAGE, MOST_PAGES, Taken, Window
 
 NOW = datetime(2026, 11, 29, tzinfo=UTC)

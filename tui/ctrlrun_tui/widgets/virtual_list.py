@@ -8,12 +8,9 @@ should be with what it is and draws only those that differ.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
-from rich.segment import Segment
 from textual import events
 from textual.geometry import Region
 from textual.message import Message
@@ -24,68 +21,18 @@ from ctrlrun_tui.data.models import Column, Lane, Line, Role, Row, Span
 from ctrlrun_tui.data.sources import TOP, Answer, Place, Request
 from ctrlrun_tui.services import services
 from ctrlrun_tui.widgets.pages import Pages
-from ctrlrun_tui.widgets.strips import Drawn, fit, segments, strip, width_of
-from ctrlrun_tui.widgets.window import ListLine, Window
+from ctrlrun_tui.widgets.rows import Drawing, Look, same_line
+from ctrlrun_tui.widgets.strips import Drawn, fit, strip
+from ctrlrun_tui.widgets.window import Window
 
 REST = 0.1
 """Seconds that the cursor rests before the detail follows it."""
-
-ROWS_KEPT = 512
-"""Rows whose drawing is kept."""
-
-CELLS_KEPT = 4096
-"""Cells whose drawing is kept."""
 
 STILL_LOOKING = "nothing so far, looking through the rest"
 """What an empty list says while a search has not seen all of it."""
 
 HEAD = 1
 """Lines of the column names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A column where it stands in a certain width."""
-
-    column: Column
-    x: int
-    width: int
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """All that a line's appearance depends on; `clocks` are the cells that time changes."""
-
-    line: ListLine
-    clocks: tuple[Line, ...] = ()
-    cursor: bool = False
-    marked: bool = False
-    dim: bool = False
-
-    def is_as(self, other: Look) -> bool:
-        """Whether both look the same, clocks left out."""
-        return (
-            self.cursor == other.cursor
-            and self.marked == other.marked
-            and self.dim == other.dim
-            and _same_line(self.line, other.line)
-        )
-
-
-def _same_line(one: ListLine, other: ListLine) -> bool:
-    if one is other:
-        return True
-    if isinstance(one, Row) and isinstance(other, Row):
-        return one.id == other.id and one.left == other.left and one.cells == other.cells
-    return one == other
-
-
-_Key = tuple[str, bool, bool, bool]
-
-
-def _merged(segments: list[Segment]) -> list[Segment]:
-    """Neighbours of one style as one segment; empty ones left out."""
-    return list(Segment.simplify(segment for segment in segments if segment.text))
 
 
 class VirtualList(Drawn, inherit_bindings=False):
@@ -149,11 +96,8 @@ class VirtualList(Drawn, inherit_bindings=False):
         self._empty_drawn: Line = ()
         self.dimmed = False
         self._now: datetime | None = None
-        self._placed: tuple[Placed, ...] = ()
-        self._clocks_end = 0  # the column behind the last cell that time changes
+        self.drawing: Drawing | None = None  # None before there is a width
         self._looks: list[Look] = []
-        self._kept: OrderedDict[_Key, tuple[Row, list[list[Segment] | Placed]]] = OrderedDict()
-        self._cells: dict[tuple[Line, int, bool, bool, bool], list[Segment]] = {}
         self._rest_timer: Timer | None = None
         self._told: Row | None = None
 
@@ -194,7 +138,7 @@ class VirtualList(Drawn, inherit_bindings=False):
 
     def pump(self) -> None:
         """Ask for what should be read now, if anything."""
-        if not self._placed:  # not laid out: the number of rows to read is not known
+        if self.drawing is None:  # not laid out: the number of rows to read is not known
             return
         request = self.window.next_request()
         if request is not None:
@@ -271,7 +215,7 @@ class VirtualList(Drawn, inherit_bindings=False):
 
     def sync(self) -> None:
         """Draw the lines that should look otherwise than they do; tell when the cursor's row did."""
-        if not self._placed:
+        if self.drawing is None:
             return
         looks = self._looks_now()
         drawn, self._looks = self._looks, looks
@@ -286,7 +230,8 @@ class VirtualList(Drawn, inherit_bindings=False):
 
     def _regions_to_draw(self, looks: list[Look], drawn: list[Look]) -> list[Region]:
         """The lines that look otherwise; where only clocks do, only as far as clocks stand."""
-        clocks_end, width = self._clocks_end, self.size.width
+        width = self.size.width
+        clocks_end = width if self.drawing is None else self.drawing.clocks_end
         regions: list[Region] = []
         for y, (look, before) in enumerate(zip(looks, drawn, strict=True), HEAD):
             if look == before:
@@ -302,7 +247,7 @@ class VirtualList(Drawn, inherit_bindings=False):
     def _tell(self) -> None:
         row = self.window.current
         told = self._told
-        if row is told or (row is not None and told is not None and _same_line(row, told)):
+        if row is told or (row is not None and told is not None and same_line(row, told)):
             self._told = row
             return
         moved = (row.id if row else None) != (told.id if told else None)
@@ -322,7 +267,7 @@ class VirtualList(Drawn, inherit_bindings=False):
     def _looks_now(self) -> list[Look]:
         now = self._now or services(self).clock()
         window = self.window
-        clocked = [placed.column for placed in self._placed if placed.column.clock is not None]
+        clocked = () if self.drawing is None else self.drawing.clocked
         looks: list[Look] = []
         for line in window.visible:
             if not isinstance(line, Row):
@@ -345,26 +290,17 @@ class VirtualList(Drawn, inherit_bindings=False):
         app = services(self)
         width = self.size.width
         if y < HEAD:
-            return strip(self._head(), width, app.palette)
+            head = () if self.drawing is None else self.drawing.head()
+            return strip(head, width, app.palette)
         look = self._looks[y - HEAD] if y - HEAD < len(self._looks) else Look(None)
         match look.line:
-            case Row():
-                return self._row_strip(look, look.line, width)
+            case Row() if self.drawing is not None:
+                return self.drawing.strip(look, look.line)
             case Lane(title=title):
                 text = fit((Span(f" {title}", Role.QUIET),), width, app.glyphs)
                 return strip(text, width, app.palette)
             case _:
                 return strip(self._empty_line(y - HEAD), width, app.palette)
-
-    def _head(self) -> Line:
-        spans: list[Span] = []
-        at = 0
-        for placed in self._placed:
-            title = placed.column.title[: placed.width]
-            title = title.rjust(placed.width) if placed.column.right else title.ljust(placed.width)
-            spans.append(Span(" " * (placed.x - at) + title, Role.QUIET))
-            at = placed.x + placed.width
-        return tuple(spans)
 
     def _empty_line(self, y: int) -> Line:
         window = self.window
@@ -373,97 +309,16 @@ class VirtualList(Drawn, inherit_bindings=False):
         text = self.empty if window.at_top and window.at_bottom else STILL_LOOKING
         return (Span(f"{'':{self.signs}}{text}", Role.QUIET),)
 
-    def _row_strip(self, look: Look, row: Row, width: int) -> Strip:
-        """A row as drawn. What time leaves alone is kept; clocks are put in each time."""
-        key = (row.id, look.cursor, look.marked, look.dim)
-        kept = self._kept.get(key)
-        if kept is None or not _same_line(kept[0], row):
-            kept = self._kept[key] = (row, self._pieces(look, row, width))
-            if len(self._kept) > ROWS_KEPT:
-                self._kept.popitem(last=False)
-        else:
-            self._kept.move_to_end(key)
-        drawn: list[Segment] = []
-        clocks = iter(look.clocks)
-        for piece in kept[1]:
-            if isinstance(piece, Placed):
-                drawn += self._cell(piece, next(clocks), look)
-            else:
-                drawn += piece
-        return Strip(drawn, width)
-
-    def _pieces(self, look: Look, row: Row, width: int) -> list[list[Segment] | Placed]:
-        """A row's segments, with the columns that have clocks left open."""
-        app = services(self)
-        glyphs, palette = app.glyphs, app.palette
-        ground = palette.style(Role.VALUE, cursor=look.cursor)
-        fixed = [
-            Segment(
-                glyphs.cursor if look.cursor else " ",
-                palette.style(Role.YOURS, cursor=look.cursor),
-            ),
-            Segment(
-                (glyphs.mark if look.marked else " ").ljust(self.signs - 1),
-                palette.style(Role.NEEDS, cursor=look.cursor),
-            ),
-        ]
-        pieces: list[list[Segment] | Placed] = []
-        at = self.signs
-        for placed in self._placed:
-            fixed.append(Segment(" " * (placed.x - at), ground))
-            at = placed.x + placed.width
-            if placed.column.clock is None:
-                fixed += self._cell(placed, row.cells.get(placed.column.name, ()), look)
-                continue
-            pieces += [_merged(fixed), placed]
-            fixed = []
-        fixed.append(Segment(" " * max(0, width - at), ground))
-        return [*pieces, _merged(fixed)]
-
-    def _cell(self, placed: Placed, cell: Line, look: Look) -> list[Segment]:
-        """One cell, exactly as wide as its column. Clocks read alike often, so they are kept."""
-        key = (cell, placed.width, placed.column.right, look.cursor, look.dim)
-        kept = self._cells.get(key)
-        if kept is None:
-            if len(self._cells) > CELLS_KEPT:
-                self._cells.clear()
-            kept = self._cells[key] = self._draw_cell(placed, cell, look)
-        return kept
-
-    def _draw_cell(self, placed: Placed, cell: Line, look: Look) -> list[Segment]:
-        app = services(self)
-        cell = (placed.column.cut or fit)(cell, placed.width, app.glyphs)
-        if look.dim:
-            cell = tuple(Span(span.text, Role.QUIET) for span in cell)
-        pad = Segment(
-            " " * (placed.width - width_of(cell)),
-            app.palette.style(Role.VALUE, cursor=look.cursor),
-        )
-        drawn = segments(cell, app.palette, cursor=look.cursor)
-        return _merged([pad, *drawn] if placed.column.right else [*drawn, pad])
-
     # --- layout, mouse ---------------------------------------------------------------------------
 
     def on_resize(self, event: events.Resize) -> None:
         """The columns that fit, and the number of lines, are new."""
-        self._placed = place_columns(self.columns, self.signs, event.size.width)
-        self._clocks_end = max(
-            (placed.x + placed.width for placed in self._placed if placed.column.clock), default=0
-        )
+        app = services(self)
+        self.drawing = Drawing(self.columns, self.signs, event.size.width, app.glyphs, app.palette)
         self.window.resize(event.size.height - HEAD)
-        self._forget_drawings()
         self._looks = []
         self.sync()
         self.pump()
-
-    def _forget_drawings(self) -> None:
-        self._kept.clear()
-        self._cells.clear()
-
-    def restyle(self) -> None:
-        """The theme or the signs changed."""
-        self._forget_drawings()
-        self.refresh()
 
     def on_click(self, event: events.Click) -> None:
         """A click puts the cursor; it never opens or answers anything."""
@@ -480,26 +335,3 @@ class VirtualList(Drawn, inherit_bindings=False):
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
         self.scroll_lines(-3)
-
-
-def place_columns(columns: Sequence[Column], gutter: int, width: int) -> tuple[Placed, ...]:
-    """The columns that fit, from the left; those with the lowest `drop` give way first."""
-    kept = list(columns)
-
-    def needed() -> int:
-        return gutter + sum(column.width + 1 for column in kept) - 1
-
-    while needed() > width:
-        droppable = [column for column in kept if column.drop is not None]
-        if not droppable:
-            break
-        kept.remove(min(droppable, key=lambda column: column.drop or 0))
-    spare = max(0, width - needed())
-    placed: list[Placed] = []
-    x = gutter
-    for column in kept:
-        cells = column.width + (spare if column.flexible else 0)
-        cells = max(0, min(cells, width - x))
-        placed.append(Placed(column, x, cells))
-        x += cells + 1
-    return tuple(placed)
