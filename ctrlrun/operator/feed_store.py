@@ -55,6 +55,7 @@ class StoreTail:
         self._token: object = _UNKNOWN
         self._file = _file_at(path)
         self._more = False
+        self._replaced = False
         self._last: Event | None = None
         self._cursor = None if after_event_id is None else str(after_event_id)
         self._receipt_cursor: str | None = None
@@ -81,10 +82,10 @@ class StoreTail:
                 reader.close()
 
     def _read(self) -> StoreRead:
-        replaced = self._is_elsewhere()
-        if replaced:
+        if self._is_elsewhere():
             self.close()
             self._start_anew()
+            self._replaced = True  # to be told by the look that can read it
         if self._reader is None:
             self._reader = self._open_reader()
         token = self._reader.change_token()
@@ -100,9 +101,10 @@ class StoreTail:
             found.receipts,
             changed=True,
             more=found.more,
-            replaced=found.replaced or replaced,
+            replaced=found.replaced or self._replaced,
             damaged=found.damaged,
         )
+        self._replaced = False
         return changed
 
     def _is_elsewhere(self) -> bool:

@@ -368,6 +368,28 @@ def test_another_store_at_the_same_place_is_noticed(stage: Stage, tmp_path: Path
     other.close()
 
 
+def test_another_store_that_could_not_be_read_at_first_is_noticed(
+    stage: Stage, tmp_path: Path
+) -> None:
+    stage.write()
+    feed = stage.feed()
+    feed.poll()
+    stage.store.close()
+    SQLiteStateStore(tmp_path / "other.db", clock=stage.clock).close()
+    whole = (tmp_path / "other.db").read_bytes()
+    for name in ("state.db-wal", "state.db-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / "coming").write_bytes(b"no database yet" * 1000)
+    (tmp_path / "coming").replace(stage.path)
+    batch = feed.poll()
+    assert batch.error is not None and not batch.store_replaced
+    stage.path.write_bytes(whole)  # the same file, which is a store by now
+    stage.ticks.tick(5)
+    batch = feed.poll()
+    assert (batch.error, batch.store_replaced) == (None, True)
+    assert not feed.poll().store_replaced
+
+
 def test_a_store_that_went_back_in_its_file_is_noticed(stage: Stage) -> None:
     stage.write()
     with sqlite3.connect(stage.path) as source, sqlite3.connect(stage.folder / "old") as target:
