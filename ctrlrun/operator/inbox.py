@@ -37,7 +37,7 @@ _CAN_EXPIRE = (ApprovalStatus.PENDING, ApprovalStatus.GRANTED, ApprovalStatus.EX
 
 
 class Lane(StrEnum):
-    """Where an item of the inbox stands, in the order in which the lanes are shown."""
+    """Where an item of the inbox stands."""
 
     WAITING = "waiting"  # requests that can be answered now, soonest expiry first
     EXPIRED = "expired"  # requests whose time ended within the last ten minutes

@@ -39,7 +39,7 @@ def shift(tmp_path: Path) -> Any:
 
 
 def night_of_the_drawing(shift: Shift) -> None:
-    """What docs/console.md draws: every lane, and a request that was asked again."""
+    """Every lane but one, and a request that was asked again."""
     restart = shift.action(
         "k8s.rollout_restart", agent="ops-bot", cluster="prod-eu", deployment="checkout"
     )

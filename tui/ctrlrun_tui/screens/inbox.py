@@ -42,7 +42,7 @@ class InboxView(RecordsView, inherit_bindings=False):
     MARKS = True
     EMPTY = "nothing waits for a human"
     LANES = LANES
-    # At exactly the widths of 80 and 66 cells the columns stand where docs/console.md draws them.
+    # In 80 cells all but the effect fit, in the 66 beside a detail all up to the arguments.
     COLUMNS = (
         Column("age", "age", 5, right=True, clock=age_cell),
         Column("left", "  left", 11, clock=left_cell),
