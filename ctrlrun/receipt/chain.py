@@ -6,16 +6,16 @@ to a store; what the chain can and cannot show is in docs/chain.md.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from ctrlrun.canonical import MAX_DEPTH, encode_plain, plain, sha256_of
+from ctrlrun.canonical import sha256_of
 from ctrlrun.clock import column_timestamp
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.receipt._documents import StoredReceipt, read_row
+from ctrlrun.receipt._linking import chained, document_texts
 from ctrlrun.receipt.receipts import Receipt
 
 GENESIS_HASH = "sha256:" + "0" * 64
@@ -32,7 +32,6 @@ CHAIN_BREAKS = (
 """Every name of a break."""
 
 _BATCH = 1000
-_encode_stored = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 # --- linking -------------------------------------------------------------------------------------
 
@@ -44,11 +43,10 @@ def link(head: tuple[int, str], receipt: Receipt) -> tuple[Receipt, str]:
     Raises InvalidArgument for a document that has no canonical form.
     """
     document = receipt.to_dict()
-    document["seq"], document["prev_hash"] = head[0] + 1, head[1]
-    stored = plain(document, "receipt", max_depth=MAX_DEPTH + 20)
-    digest = sha256_of(encode_plain(stored, "receipt").encode("utf-8"))
-    chained = replace(receipt, seq=head[0] + 1, prev_hash=head[1], hash=digest)
-    return chained, _encode_stored(stored)
+    seq, prev_hash = head[0] + 1, head[1]
+    document["seq"], document["prev_hash"] = seq, prev_hash
+    canonical, stored = document_texts(document)
+    return chained(receipt, seq, prev_hash, sha256_of(canonical.encode("utf-8"))), stored
 
 
 # --- what is read --------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from ctrlrun.canonical import compact_encoder
 from ctrlrun.clock import iso_timestamp
 from ctrlrun.effect import escape_surrogates
 from ctrlrun.errors import InvalidArgument
@@ -90,7 +91,7 @@ def event_data_json(event: Event) -> str:
     return escape_surrogates(text)
 
 
-_encode_data = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_encode_data = compact_encoder(sort_keys=False, allow_nan=False)
 
 
 def event_type(text: str) -> EventType | str:
