@@ -8,7 +8,7 @@ draws nothing itself.
 from __future__ import annotations
 
 from contextlib import closing
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from textual import work
@@ -18,7 +18,7 @@ from textual.worker import get_current_worker
 from ctrlrun.operator import PolicyUnread, PolicyView, read_policy
 from ctrlrun.receipt import Event
 from ctrlrun_tui import terminal
-from ctrlrun_tui.data.arrivals import arrivals_line, count, skew_line
+from ctrlrun_tui.data.arrivals import arrivals_line, count, skew_line, skew_remark
 from ctrlrun_tui.data.messages import Counted, Fed, PolicyRead
 from ctrlrun_tui.data.models import Line, Live, Notice, Reach, Role, Span, Where
 from ctrlrun_tui.data.worker import DataThread, News
@@ -54,6 +54,7 @@ class FollowingApp(App[int], inherit_bindings=False):
         self.unparseable = 0
         self.data = DataThread(sitting.feed, self._tell_fed)
         self._next_expiry: datetime | None = None
+        self._skew: timedelta | None = None
         self._news: list[Event] = []
         self._titled: int | None = None
 
@@ -130,6 +131,7 @@ class FollowingApp(App[int], inherit_bindings=False):
             self.count()
             self.store_changed()
         if news.skew is not None:
+            self._skew = news.skew
             self.say(skew_line(news.skew), Role.NEEDS)
 
     def _take_live(self, news: News) -> None:
@@ -200,7 +202,8 @@ class FollowingApp(App[int], inherit_bindings=False):
         del self._news[: message.seen]
         self.entitle()
         if message.arrivals:
-            self.say(message.arrivals)
+            self.say((*message.arrivals, *skew_remark(self._skew)))
+            self._skew = None
             if self.bell_on:
                 self.write_terminal(terminal.BELL)
         elif self.waiting != before:

@@ -61,3 +61,12 @@ def skew_line(skew: timedelta) -> str:
     """How far the clock of an event that just arrived is off this one."""
     direction = "ahead of" if skew > timedelta(0) else "behind"
     return f"an agent's clock is {abs(skew.total_seconds()):.1f} s {direction} this one"
+
+
+def skew_remark(skew: timedelta | None) -> Line:
+    """The same in a few words, beside what arrived: one notice must not cover the other."""
+    if skew is None:
+        return ()
+    direction = "ahead" if skew > timedelta(0) else "behind"
+    text = f"  its clock is {abs(skew.total_seconds()):.1f} s {direction}"
+    return (Span(text, Role.NEEDS),)

@@ -1,8 +1,8 @@
-"""A view: a list, the detail that follows its cursor, a filter, and the layouts of both.
+"""A view: a list that is read, the detail that follows its cursor, and a filter.
 
-A subclass says what its rows are and what a detail says; reading, cursor, layouts, staleness and
-every key of a list are here. Reads run in thread workers with a connection of their own, and what
-they find comes back as messages; only handlers touch widgets.
+A subclass says what its rows are and what a detail says; reading, staleness and the filter are
+here, layouts and keys beneath, in `panes`. Reads run in thread workers with a connection of their
+own, and what they find comes back as messages; only handlers touch widgets.
 """
 
 from __future__ import annotations
@@ -13,23 +13,16 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from textual import events, on, work
-from textual.app import ComposeResult
-from textual.containers import Container
 from textual.widgets import Input
 from textual.worker import get_current_worker
 
 from ctrlrun.errors import CTRLRunError, FilterError
 from ctrlrun.state import PagedReader
-from ctrlrun_tui.actions import Action
 from ctrlrun_tui.data.messages import DetailRead, ReadFailed, RowsRead, ViewRead
-from ctrlrun_tui.data.models import Column, Detail, Lane, Line, Live, Role, Row, Span
-from ctrlrun_tui.data.sources import BOTTOM, TOP, Place, Request, RowSource, answer
+from ctrlrun_tui.data.models import Detail, Line, Live, Role, Row, Span
+from ctrlrun_tui.data.sources import TOP, Place, Request, RowSource, answer
 from ctrlrun_tui.layout import Layout
-from ctrlrun_tui.screens.base import Framed
-from ctrlrun_tui.widgets.detail import DetailPane
-from ctrlrun_tui.widgets.filter_bar import FilterBar
-from ctrlrun_tui.widgets.separator import Separator
-from ctrlrun_tui.widgets.tabs import Tabs
+from ctrlrun_tui.screens.panes import PanesScreen
 from ctrlrun_tui.widgets.viewline import ViewLine
 from ctrlrun_tui.widgets.virtual_list import VirtualList
 
@@ -37,13 +30,7 @@ DETAIL_AGAIN = timedelta(milliseconds=500)
 """How often the detail is read again at most while the store keeps changing."""
 
 
-class Plain(Container):
-    """A container that draws nothing of its own."""
-
-    BLANK = True
-
-
-class ViewScreen(Framed[None], inherit_bindings=False):
+class ViewScreen(PanesScreen, inherit_bindings=False):
     """A base screen of the console.
 
     Subclasses set `PLACE`, `COLUMNS` and, where they apply, `LANES` and `MARKS`, and implement
@@ -51,18 +38,12 @@ class ViewScreen(Framed[None], inherit_bindings=False):
     they read through `ctrlrun.operator` and touch no widget.
     """
 
-    COLUMNS: ClassVar[tuple[Column, ...]]
-    LANES: ClassVar[tuple[Lane, ...]] = ()
-    MARKS: ClassVar[bool] = False
-    EMPTY: ClassVar[str] = "nothing here"
     STARTS: ClassVar[Place] = TOP
     """Where the cursor stands when the list is read anew."""
-    AUTO_FOCUS = "#list"
 
     def __init__(self) -> None:
         super().__init__()
         self.filter_text = ""
-        self.is_open = False
         self._detail_number = 0
         self._detail_read_at: datetime | None = None
         self._detail_due = False
@@ -91,68 +72,15 @@ class ViewScreen(Framed[None], inherit_bindings=False):
     def check_filter(self, text: str, now: datetime) -> None:
         """FilterError when a filter cannot be read."""
 
-    def copied(self, row: Row) -> tuple[str, str]:
-        """What `y` copies of a row, and what that is called."""
-        return row.id, row.id
+    # --- reading ---------------------------------------------------------------------------------
 
-    # --- composition -----------------------------------------------------------------------------
-
-    def compose_body(self) -> ComposeResult:
-        yield Tabs(self.PLACE)
-        yield ViewLine()
-        yield FilterBar("/", id="filter")
-        with Plain(id="panes"):
-            yield VirtualList(
-                self.COLUMNS,
-                lanes=self.LANES,
-                immutable=self.source().immutable,
-                marks=self.MARKS,
-                empty=self.EMPTY,
-                id="list",
-            )
-            yield Separator()
-            yield DetailPane(id="detail")
-
-    @property
-    def list(self) -> VirtualList:
-        """The list."""
-        return self.query_one("#list", VirtualList)
-
-    @property
-    def pane(self) -> DetailPane:
-        """The detail pane."""
-        return self.query_one("#detail", DetailPane)
-
-    @property
-    def bar(self) -> FilterBar:
-        """The filter's field."""
-        return self.query_one("#filter", FilterBar)
-
-    @property
-    def current_row(self) -> Row | None:
-        return self.list.current
-
-    @property
-    def marked_rows(self) -> tuple[Row, ...]:
-        return self.list.marked
+    def is_immutable(self) -> bool:
+        return self.source().immutable
 
     def on_mount(self) -> None:
         """Nothing is read before the list knows how many lines it has."""
         self._read_view()
-        self._arrange()
-
-    def on_resize(self) -> None:
-        """Another layout may be due."""
-        self._arrange()
-
-    def _arrange(self) -> None:
-        wide = self.console_app.layout is Layout.WIDE
-        self.pane.set_beside(beside=wide and not self.is_open)
-        self.list.space_lanes(spaced=wide)
-        self.set_class(self.is_open, "-open")
-        self.renew_frame()
-
-    # --- reading ---------------------------------------------------------------------------------
+        self.lay_out()
 
     def start_over(self) -> None:
         """Read everything anew: another store, filter or order."""
@@ -321,6 +249,9 @@ class ViewScreen(Framed[None], inherit_bindings=False):
         if self.is_open:
             self.pane.set_whole(whole=True)
 
+    def detail_wanted(self) -> None:
+        self._read_detail_when_due(self.console_app.clock())
+
     # --- the filter ------------------------------------------------------------------------------
 
     def do_filter(self) -> None:
@@ -367,110 +298,14 @@ class ViewScreen(Framed[None], inherit_bindings=False):
             self.start_over()
             self.show_view_line()
 
+    def take_filter_off(self) -> bool:
+        had_one = bool(self.filter_text)
+        self.set_filter("")
+        return had_one
+
     def _close_filter(self) -> None:
         self.remove_class("-filtering")
         self.set_focus(self.list)
-
-    def has_draft(self) -> str | None:
-        return None
-
-    # --- actions ---------------------------------------------------------------------------------
-
-    @property
-    def _pane_has_keys(self) -> bool:
-        return self.is_open or self.pane.has_focus
-
-    def do_down(self) -> None:
-        self.pane.scroll_lines(1) if self._pane_has_keys else self.list.move(1)
-
-    def do_up(self) -> None:
-        self.pane.scroll_lines(-1) if self._pane_has_keys else self.list.move(-1)
-
-    def do_page_down(self) -> None:
-        self.pane.turn_page(1) if self._pane_has_keys else self.list.turn_page(1)
-
-    def do_page_up(self) -> None:
-        self.pane.turn_page(-1) if self._pane_has_keys else self.list.turn_page(-1)
-
-    def do_top(self) -> None:
-        self.pane.go_end(bottom=False) if self._pane_has_keys else self.list.go(TOP)
-
-    def do_bottom(self) -> None:
-        self.pane.go_end(bottom=True) if self._pane_has_keys else self.list.go(BOTTOM)
-
-    def do_next_lane(self) -> None:
-        self.list.go_lane(1)
-
-    def do_previous_lane(self) -> None:
-        self.list.go_lane(-1)
-
-    def do_other_pane(self) -> None:
-        if not self.is_open:
-            self.set_focus(self.list if self.pane.has_focus else self.pane)
-
-    def do_open(self) -> None:
-        """The detail whole; on a small terminal the only way to see it."""
-        self.is_open = True
-        self.pane.set_whole(whole=True)
-        self._arrange()
-        self.set_focus(self.pane)
-        self._read_detail_when_due(self.console_app.clock())
-
-    def do_back(self) -> None:
-        """One step back: the open detail, the focus, the filter. Never out of the console."""
-        if self.is_open:
-            self.is_open = False
-            self.pane.set_whole(whole=False)
-            self._arrange()
-            self.set_focus(self.list)
-        elif self.pane.has_focus:
-            self.set_focus(self.list)
-        elif self.filter_text:
-            self.set_filter("")
-        else:
-            keys = self.console_app.keys
-            self.console_app.say(f"nothing to go back to; {keys.shown('quit')} leaves")
-
-    def do_whole(self) -> None:
-        self.pane.set_whole(whole=not self.pane.whole)
-
-    def do_copy(self) -> None:
-        row = self.current_row
-        if row is not None:
-            self.console_app.copy(*self.copied(row))
-
-    def do_mark(self) -> None:
-        self.list.toggle_mark()
-        self.show_view_line()
-
-    def do_approve(self) -> None:
-        self._open_card("approve")
-
-    def do_deny(self) -> None:
-        self._open_card("deny")
-
-    def do_resolve(self) -> None:
-        self._open_card("resolve")
-
-    def do_review(self) -> None:
-        self.console_app.open_card("review", self.marked_rows)
-
-    def do_deny_marked(self) -> None:
-        self.console_app.open_card("deny_marked", self.marked_rows)
-
-    def _open_card(self, name: str) -> None:
-        row = self.current_row
-        if row is not None:
-            self.console_app.open_card(name, (row,))
-
-    def off(self, action: Action) -> str | None:
-        if action.name == "copy" and self.current_row is None:
-            return "nothing under the cursor"
-        row = self.current_row
-        answers = action.name in ("approve", "deny", "resolve", "mark")
-        if answers and row is not None and row.left is not None:
-            return row.left
-        return None
 
 
 def reason_of(error: Exception) -> str:
