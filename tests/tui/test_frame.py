@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -14,6 +15,7 @@ from textual.geometry import Size
 from ctrlrun.approval import ApprovalStatus
 from ctrlrun.state import SQLiteStateStore
 from ctrlrun_tui.app import FOCUS_GRACE, ConsoleApp
+from ctrlrun_tui.clipboard import MOST_BYTES, copy_sequence
 from ctrlrun_tui.data.models import Live, Reach, Where
 from ctrlrun_tui.glyphs import UNICODE
 from ctrlrun_tui.layout import Layout, layout_for, size_refusal
@@ -353,3 +355,32 @@ async def test_copying_says_sent_and_never_copied(path: Path) -> None:
         said = app.notice.text[0].text
     assert "was sent to the terminal" in said
     assert said.endswith("in tmux it needs set-clipboard on")
+
+
+def _copied(sequence: str) -> bytes:
+    assert sequence.startswith("\x1b]52;c;")
+    assert sequence.endswith("\x07")
+    return base64.b64decode(sequence[7:-1], validate=True)
+
+
+def test_what_is_copied_is_capped_and_the_notice_says_how_much_was_sent() -> None:
+    whole = copy_sequence("apr_1", "apr_1", {})
+    assert (_copied(whole.sequence), whole.sentence) == (
+        b"apr_1",
+        "apr_1 was sent to the terminal",
+    )
+    long = copy_sequence("é" * 100_000, "the page", {})
+    assert len(long.sequence) <= MOST_BYTES + 8
+    assert _copied(long.sequence).decode("utf-8") == "é" * (len(_copied(long.sequence)) // 2)
+    assert long.sentence == "the first 56 kB of the page were sent to the terminal"
+
+
+@pytest.mark.anyio
+async def test_what_is_copied_of_data_is_made_visible_first(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with console(sitting(path, FrozenClock())) as (app, _):
+        written: list[str] = []
+        monkeypatch.setattr(app, "write_terminal", written.append)
+        app.copy("one\x1b]52;c;AAAA\x07\u202etwo\nthree")
+    assert _copied(written[0]).decode("utf-8") == "one␛]52;c;AAAA␇⟨U+202E⟩two\nthree"

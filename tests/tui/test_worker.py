@@ -277,3 +277,46 @@ async def test_a_clock_that_is_off_is_said(path: Path) -> None:
             )
         await _until(pilot, lambda: "clock" in _notice(app), "the skew")
         assert _notice(app) == "an agent's clock is 3.4 s ahead of this one"
+
+
+@pytest.mark.anyio
+async def test_an_error_of_ours_in_the_thread_turns_answers_off_and_ends_nothing(
+    path: Path,
+) -> None:
+    clock = FrozenClock()
+    made = sitting(path, clock)
+    feed = ScriptedFeed(iter(lambda: FeedBatch(), None))
+    made.make_feed = lambda: feed  # type: ignore[assignment, return-value]
+    async with console(made) as (app, pilot):
+
+        def broken() -> FeedBatch:
+            raise RuntimeError("a bug")
+
+        feed.poll = broken  # type: ignore[method-assign]
+        feed.wake()
+        await _until(pilot, lambda: not app.live.is_live, "STALE")
+        assert "RuntimeError: a bug" in _notice(app)
+        await pilot.press("a")
+        assert _notice(app) == "approve: STALE, what is shown may be out of date"
+        assert any("refund:txn_1" in row for row in _rows(app))
+
+
+@pytest.mark.anyio
+async def test_the_title_says_how_much_waits_and_the_bell_rings_once_a_batch(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FrozenClock()
+    async with console(sitting(path, clock)) as (app, pilot):
+        written: list[str] = []
+        monkeypatch.setattr(app, "write_terminal", written.append)
+        with closing(SQLiteStateStore(path, clock=clock)) as store:
+            store.unit(lambda: [ask(store, number) for number in range(50, 53)], durable=True)
+        await _until(pilot, lambda: app.waiting == 8, "the batch")
+        assert written.count("\a") == 1
+        assert written[-2:] == ["\x1b]2;ctrlrun: 8 waiting\x07", "\a"]
+        await pilot.press("b")
+        written.clear()
+        with closing(SQLiteStateStore(path, clock=clock)) as store:
+            ask(store, 60)
+        await _until(pilot, lambda: app.waiting == 9, "one more")
+        assert written == ["\x1b]2;ctrlrun: 9 waiting\x07"]

@@ -22,6 +22,7 @@ from ctrlrun_tui.data.arrivals import arrivals_line, count, skew_line, skew_rema
 from ctrlrun_tui.data.messages import Counted, Fed, PolicyRead
 from ctrlrun_tui.data.models import Line, Live, Notice, Reach, Role, Span, Where
 from ctrlrun_tui.data.worker import DataThread, News
+from ctrlrun_tui.ending import internal
 from ctrlrun_tui.screens.base import Framed
 from ctrlrun_tui.screens.view import ViewScreen
 from ctrlrun_tui.sitting import Sitting
@@ -111,7 +112,8 @@ class FollowingApp(App[int], inherit_bindings=False):
     def on_fed(self) -> None:
         """Something waits in the inflow."""
         if self.data.crash is not None:
-            raise self.data.crash
+            self._lost_the_feed(self.data.crash)
+            return
         news = self.data.inflow.take()
         self._take_live(news)
         if news.unparseable > self.unparseable:
@@ -134,19 +136,30 @@ class FollowingApp(App[int], inherit_bindings=False):
             self._skew = news.skew
             self.say(skew_line(news.skew), Role.NEEDS)
 
+    def _lost_the_feed(self, crash: BaseException) -> None:
+        """An error of ours ended the data thread: what is shown may be read, and not answered."""
+        why = f"{internal(crash)}; leave and start again"
+        self._set_live(Live(Reach.STALE, self.live.last_read_at, None, self.glyphs.said(why)))
+
     def _take_live(self, news: News) -> None:
-        before = self.live
         error = news.error
-        if error is None or not error.is_stale:
-            self.live = Live(last_read_at=self.clock())
+        if error is None:
+            self._set_live(Live(last_read_at=self.clock()))
+        elif not error.is_stale:
+            self._set_live(Live(last_read_at=error.since))
         else:
-            ever = before.last_read_at is not None
-            self.live = Live(
-                Reach.STALE if ever else Reach.UNREACHABLE,
-                error.since if ever else None,
-                error.next_try,
-                self.glyphs.said(error.message),
+            ever = self.live.last_read_at is not None
+            self._set_live(
+                Live(
+                    Reach.STALE if ever else Reach.UNREACHABLE,
+                    error.since if ever else None,
+                    error.next_try,
+                    self.glyphs.said(error.message),
+                )
             )
+
+    def _set_live(self, live: Live) -> None:
+        before, self.live = self.live, live
         if self.live.reach is not before.reach:
             if self.live.is_live:
                 self.say("the store can be read again")
