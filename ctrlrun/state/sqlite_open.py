@@ -357,6 +357,8 @@ def _make_directories(directory: Path) -> None:
     missing = [parent for parent in (directory, *directory.parents) if not parent.exists()]
     for parent in reversed(missing):
         parent.mkdir(mode=_NEW_DIRECTORY_MODE, exist_ok=True)
+        # A store whose folder a power cut forgets is lost with all that was acted on.
+        _sync(parent.parent)
 
 
 def _make_file(path: Path, shown: Path) -> None:
@@ -405,10 +407,8 @@ def _sync(path: Path) -> None:
     """Have the file, or the directory's entries, on disk."""
     try:
         handle = os.open(path, os.O_RDONLY)
-    except OSError:
-        if os.name == "posix":
-            raise
-        return  # Windows opens no directories
+    except PermissionError:
+        return  # a directory that may be passed but not listed; on Windows, any
     try:
         os.fsync(handle)
     finally:

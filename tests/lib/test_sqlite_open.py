@@ -421,6 +421,29 @@ def test_a_file_that_another_process_made_meanwhile_is_never_replaced(
     assert [item.name for item in tmp_path.iterdir()] == ["state.db"]
 
 
+def test_a_new_store_and_its_folders_are_on_disk_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def watched_fsync(handle: int) -> None:
+        done.append(os.readlink(f"/proc/self/fd/{handle}"))
+        fsync(handle)
+
+    def watched_link(source: Any, target: Any) -> None:
+        done.append("link")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "link", watched_link)
+    folder = tmp_path / "a" / "b"
+    SQLiteStateStore(folder / "state.db").close()
+    beside = done.pop(2)
+    assert beside.startswith(f"{folder}/.ctrlrun-")
+    assert done == [str(tmp_path), str(tmp_path / "a"), "link", str(folder)]
+
+
 def test_where_links_are_not_to_be_had_a_store_is_made_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
