@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -146,11 +146,11 @@ class Shift:
         """Another operator's desk on the same store."""
         return Desk(sitting(self.path, self.clock).desk.location, who, clock=self.clock)
 
-    def child(self, *words: str) -> str:
-        """Have another process do something; what it printed."""
+    def child(self, *words: str, at: datetime | None = None) -> str:
+        """Have another process do something, by a clock of its own perhaps; what it printed."""
         command = [sys.executable, "-m", "tests.tui.view_agent", str(self.folder)]
         done = subprocess.run(
-            [*command, self.clock().isoformat(), *words],
+            [*command, (at or self.clock()).isoformat(), *words],
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -310,6 +310,20 @@ async def test_arrivals_move_neither_cursor_nor_eye(shift: Shift) -> None:
         assert night.notice.startswith("new  email.send by ops-bot")
 
 
+async def test_a_clock_that_is_off_is_said_beside_what_it_sent(shift: Shift) -> None:
+    async with on_call(shift) as night:
+        ahead = shift.clock() + timedelta(seconds=10)
+        shift.child("ask", "1", at=ahead)
+        await night.rests()
+        assert night.notice == ("new  email.send by ops-bot, 15:10 left  its clock is 10.0 s ahead")
+        shift.child("act", at=shift.clock() - timedelta(seconds=3))
+        await night.rests()
+        assert night.notice == "an agent's clock is 3.0 s behind this one"
+        shift.child("act", at=shift.clock() - timedelta(seconds=1))
+        await night.rests()
+        assert night.notice == "an agent's clock is 3.0 s behind this one"
+
+
 async def test_only_what_can_be_answered_is_marked(shift: Shift) -> None:
     shift.lose(shift.refund(50000, "txn_9"))
     async with on_call(shift) as night:
@@ -427,6 +441,19 @@ async def test_requests_like_it_are_told_with_who_answered_them(shift: Shift) ->
             in night.lines
         )
         assert "≠" in night.line("▸")
+
+
+async def test_what_differs_is_told_field_by_field(shift: Shift) -> None:
+    shift.ask(shift.refund(300000, "txn_8", user="eve@example.com"))
+    shift.passes(seconds=9)
+    shift.ask(shift.refund(200000, "txn_8"))
+    async with on_call(shift) as night:
+        await night.does("down", "open")
+        lines = [line.split() for line in night.lines]
+        assert ["this", "request", "at", "03:12:41Z"] in lines
+        assert ["≠", "amount", "200000", "300000"] in lines
+        assert ["≠", "user", "none", "eve@example.com"] in lines
+        assert ["≠", "currency"] not in [line[:2] for line in lines]
 
 
 async def test_receipts_of_the_key_are_told(shift: Shift) -> None:

@@ -1,10 +1,11 @@
 """Another process at work on a shift's store.
 
     python -m tests.tui.view_agent FOLDER TIME ask NUMBER
+    python -m tests.tui.view_agent FOLDER TIME act
     python -m tests.tui.view_agent FOLDER TIME die ACTION KEY LEASE_SECONDS
     python -m tests.tui.view_agent FOLDER TIME deny REQUEST_ID WHO
 
-`ask` proposes so many mails that need a person; `die` leaves in the middle of a call, as a process
+`ask` proposes so many mails that need a person, `act` does what needs nobody; `die` leaves in the middle of a call, as a process
 does that was killed: status 9; `deny` answers as somebody else.
 """
 
@@ -27,6 +28,9 @@ def main(folder: Path, now: datetime, verb: str, *words: str) -> None:
         case "ask":
             for number in range(int(words[0])):
                 _ask(control, number)
+        case "act":
+            action = _action(control, "k8s.rollout_restart", {"cluster": "eu-1"})
+            control.execute(action, lambda *_, **__: None)
         case "die":
             name, key, lease = words
             action = _action(control, name, {"key": key, "amount": 50000})

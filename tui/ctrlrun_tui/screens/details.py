@@ -18,12 +18,14 @@ from ctrlrun.operator import (
     EffectFacts,
     RefusedPresentation,
     Standing,
+    differing,
 )
 from ctrlrun.operator.wording import clock_text, left_text, short_id, span_text
 from ctrlrun.receipt import Receipt
 from ctrlrun.text import cell_width
 from ctrlrun_tui.cards.facts_view import (
     FOLDED_FROM,
+    SHOWN_REQUESTS,
     Arguments,
     effect_about,
     effect_arguments,
@@ -43,6 +45,7 @@ from ctrlrun_tui.data.models import (
     DetailLine,
     Fact,
     Line,
+    Pair,
     Prose,
     Role,
     Span,
@@ -89,6 +92,7 @@ def request_detail(
         *about,
         *hash_facts(facts, glyphs, whole=True),
         *signs,
+        *_differences(facts, glyphs),
         BLANK,
         *times,
     )
@@ -176,6 +180,28 @@ def _status(
             ),
             line(Span(glyphs.blocked, Role.NEEDS)),
         )
+
+
+def _differences(facts: ApprovalFacts, glyphs: Glyphs) -> Iterator[DetailLine]:
+    """This request beside each that differs, field by field."""
+    for other in facts.others[:SHOWN_REQUESTS]:
+        fields = differing(other.differences)
+        if not fields:
+            continue
+        when = clock_text(other.record.request.created_at)
+        yield BLANK
+        yield Pair("", line(Span("this request", Role.QUIET)), line(Span(f"at {when}", Role.QUIET)))
+        for field in fields:
+            yield Pair(
+                glyphs.said(field.name),
+                _side(field.left, glyphs),
+                _side(field.right, glyphs),
+                line(Span(glyphs.differs, Role.NEEDS)),
+            )
+
+
+def _side(text: str | None, glyphs: Glyphs) -> Line:
+    return line(Span("none", Role.QUIET) if text is None else glyphs.said(text))
 
 
 def _times(facts: ApprovalFacts, standing: Standing, glyphs: Glyphs) -> Iterator[DetailLine]:

@@ -46,7 +46,7 @@ LANES = (
 )
 """The lanes in the order of the screen: what can be answered first."""
 
-EXPIRED_SHOWN = 200
+EXPIRED_SHOWN = 100
 """Expired requests that are listed at most; the view line counts them all."""
 
 HIDDEN = "the filter hides it now"
