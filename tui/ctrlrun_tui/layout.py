@@ -18,9 +18,6 @@ WIDE = 120
 TALL = 30
 """Rows from which the views are named in a row of tabs."""
 
-WIDE_LIST = 66
-"""Columns of the list when they do, at exactly `WIDE`; the list takes what comes above."""
-
 
 class Layout(StrEnum):
     """How much of the console fits."""

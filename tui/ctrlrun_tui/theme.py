@@ -8,7 +8,7 @@ Every pair but faint has a contrast of 4.5:1 at least, on the cursor's row too; 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.color import Color as RichColor
 from rich.style import Style
@@ -135,20 +135,14 @@ OTHER_THEMES = {"quiet": DARK.quiet, "faint": DARK.faint, "cursor": DARK.cursor}
 
 @dataclass(frozen=True, slots=True)
 class Palette:
-    """How each role looks: plain, and on the cursor's row. `ground` is what lies under both."""
+    """How each role looks: plain, and on the row of the cursor."""
 
     plain: Mapping[Role, Style]
     on_cursor: Mapping[Role, Style]
-    css: Mapping[Role, str] = field(default_factory=dict)
 
     def style(self, role: Role, *, cursor: bool = False) -> Style:
         """The style of a role."""
         return (self.on_cursor if cursor else self.plain)[role]
-
-    @property
-    def ground(self) -> Style:
-        """Empty space."""
-        return self.plain[Role.VALUE]
 
 
 def palette_for(theme: str, *, no_color: bool) -> Palette:
@@ -172,16 +166,7 @@ def _true_palette(colours: Colours) -> Palette:
             Role.REHEARSAL: _pair(colours.background, colours.blue),
         }
 
-    css = {
-        Role.VALUE: "$foreground",
-        Role.QUIET: "$quiet",
-        Role.FAINT: "$faint",
-        Role.YOURS: "$text-primary",
-        Role.NEEDS: "$text-warning",
-        Role.ALARM: "$background on $warning",
-        Role.REHEARSAL: "$background on $primary",
-    }
-    return Palette(on(colours.background), on(colours.cursor), css)
+    return Palette(on(colours.background), on(colours.cursor))
 
 
 def _pair(colour: str, ground: str) -> Style:
@@ -207,17 +192,4 @@ def _ansi_palette(blue: str, orange: str) -> Palette:
     on_cursor = dict.fromkeys(Role, bar)
     for role in (Role.NEEDS, Role.ALARM):
         on_cursor[role] = bar + Style(bold=True)
-    ansi = {"default": "", "bright_blue": "ansi_bright_blue"}
-    blue_css, orange_css = (
-        ansi.get(c, f"ansi_{c}" if c != "default" else "") for c in (blue, orange)
-    )
-    css = {
-        Role.VALUE: "",
-        Role.QUIET: "dim",
-        Role.FAINT: "dim",
-        Role.YOURS: blue_css,
-        Role.NEEDS: f"bold {orange_css}".strip(),
-        Role.ALARM: f"bold reverse {orange_css}".strip(),
-        Role.REHEARSAL: f"reverse {blue_css}".strip(),
-    }
-    return Palette(plain, on_cursor, css)
+    return Palette(plain, on_cursor)

@@ -12,7 +12,6 @@ from datetime import datetime
 
 from textual import events
 from textual.geometry import Region
-from textual.message import Message
 from textual.strip import Strip
 
 from ctrlrun.text import cell_width, wrapped
@@ -49,9 +48,6 @@ class DetailPane(Drawn, inherit_bindings=False):
     DetailPane { height: 1fr; width: 1fr; }
     """
     can_focus = True
-
-    class Scrolled(Message):
-        """Another part of the detail is on the screen."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -122,11 +118,6 @@ class DetailPane(Drawn, inherit_bindings=False):
         """Move to the first or last line."""
         self._scroll_to_line(len(self._lines) if bottom else 0)
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether something of the record is not on the screen."""
-        return self._top > 0 or len(self._lines) > self._room
-
     # --- layout ----------------------------------------------------------------------------------
 
     @property
@@ -152,7 +143,6 @@ class DetailPane(Drawn, inherit_bindings=False):
         if top != self._top:
             self._top = top
             self.refresh()
-            self.post_message(self.Scrolled())
 
     def _lay(self) -> None:
         shown = self.shown

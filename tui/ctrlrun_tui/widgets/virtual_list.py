@@ -196,12 +196,6 @@ class VirtualList(Drawn, inherit_bindings=False):
         self.window.go_lane(step)
         self._moved()
 
-    def go_row(self, row_id: str) -> bool:
-        """Put the cursor on a record if it is held; whether it is."""
-        self.window.move_to(row_id)
-        self._moved()
-        return self.window.cursor == row_id
-
     def toggle_mark(self) -> None:
         """Mark the row under the cursor or take its mark away, and go on to the next."""
         self.window.toggle_mark()
