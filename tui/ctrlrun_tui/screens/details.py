@@ -25,6 +25,7 @@ from ctrlrun.receipt import Receipt
 from ctrlrun.text import cell_width
 from ctrlrun_tui.cards.facts_view import (
     FOLDED_FROM,
+    FOLDED_TO,
     SHOWN_REQUESTS,
     Arguments,
     effect_about,
@@ -55,6 +56,9 @@ from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.screens.cells import effect_state
 from ctrlrun_tui.screens.timeline import STATE_WORDS, timeline_lines, words
 
+CUT_BY_PANE = 4_000
+"""Characters up to which the pane cuts a value to its width; to measure more would hold it up."""
+
 
 def gone_detail(row_id: str, what: str, glyphs: Glyphs) -> Detail:
     """The record is not in the store any more."""
@@ -80,14 +84,15 @@ def request_detail(
     asked = clock_text(request.created_at)
     remark = line(Span(f"{glyphs.said(short)}  asked {asked}", Role.QUIET))
     status = tuple(_status(facts, standing, refused, glyphs))
-    arguments = folding(request_arguments(facts, glyphs, whole=True))
+    in_full = request_arguments(facts, glyphs, whole=True)
+    arguments = folding(in_full, glyphs)
     about = request_about(facts, glyphs)
     signs = request_signs(facts, glyphs)
     times = tuple(_times(facts, standing, glyphs))
     beneath = (*status, *arguments, *about, *hash_facts(facts, glyphs, whole=False), *signs)
     whole = (
         *status,
-        *arguments,
+        *in_full.facts,
         BLANK,
         *about,
         *hash_facts(facts, glyphs, whole=True),
@@ -229,17 +234,27 @@ def _date_text(moment: datetime) -> str:
     return f"{moment.date().isoformat()} {clock_text(moment)}"
 
 
-def folding(arguments: Arguments) -> tuple[Fact | Prose, ...]:
+def folding(arguments: Arguments, glyphs: Glyphs) -> tuple[Fact | Prose, ...]:
     """Arguments in full, but for those so long that they are cut until somebody asks."""
     return tuple(
-        replace(fact, whole=False) if isinstance(fact, Fact) and _is_long(fact) else fact
-        for fact in arguments.facts
+        _folded(fact, glyphs) if isinstance(fact, Fact) else fact for fact in arguments.facts
     )
 
 
-def _is_long(fact: Fact) -> bool:
-    value = sum(cell_width(span.text) for span in fact.value)
-    return max(value, cell_width(fact.label)) > FOLDED_FROM
+def _folded(fact: Fact, glyphs: Glyphs) -> Fact:
+    value = "".join(span.text for span in fact.value)
+    if max(len(value), len(fact.label)) <= CUT_BY_PANE:
+        long = max(cell_width(value), cell_width(fact.label)) > FOLDED_FROM
+        return replace(fact, whole=False) if long else fact
+    remark = line(Span(f"{len(value):,} characters, v", Role.QUIET))
+    return Fact(_ends(fact.label, glyphs), line(_ends(value, glyphs)), remark, whole=True)
+
+
+def _ends(text: str, glyphs: Glyphs) -> str:
+    """A text's beginning and end; what lies between need not be measured."""
+    if len(text) > CUT_BY_PANE:
+        text = text[: CUT_BY_PANE // 2] + text[-CUT_BY_PANE // 2 :]
+    return glyphs.cut(text, FOLDED_TO)
 
 
 # --- effects -------------------------------------------------------------------------------------
@@ -262,7 +277,8 @@ def effect_detail(row_id: str, facts: EffectFacts, glyphs: Glyphs, now: datetime
         *_ended(record, glyphs),
         *_about(facts, glyphs),
     )
-    arguments = folding(effect_arguments(facts, glyphs, whole=True))
+    in_full = effect_arguments(facts, glyphs, whole=True)
+    arguments = folding(in_full, glyphs)
     principal = effect_principal(facts, glyphs)
     short = tuple(_history(facts, glyphs, now, whole=False))
     beneath = (*acted, *evidence, *short, *arguments, *principal)
@@ -270,7 +286,7 @@ def effect_detail(row_id: str, facts: EffectFacts, glyphs: Glyphs, now: datetime
         *acted,
         *evidence,
         BLANK,
-        *arguments,
+        *in_full.facts,
         *principal,
         *_record_facts(facts),
         BLANK,

@@ -229,10 +229,9 @@ class _Said:
     def until(self, key: str) -> str:
         """A time in the data, as the time of day."""
         try:
-            moment = datetime.fromisoformat(self[key])
-        except ValueError:
+            return f" until {clock_text(datetime.fromisoformat(self[key]))}"
+        except (ValueError, OverflowError):
             return ""
-        return f" until {clock_text(moment)}"
 
 
 def _refused(said: _Said) -> str:
