@@ -117,6 +117,8 @@ class Framed(Screen[T], inherit_bindings=False):
         """Every key that no focused field took ends here."""
         event.stop()
         event.prevent_default()
+        if not self.is_active:  # left by the key before it: what was typed ahead was not for this
+            return
         if self.is_covered or self.take_key(event):
             return
         action = self.console_app.keys.action_for(event, self.PLACE)

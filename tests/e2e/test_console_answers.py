@@ -1,0 +1,281 @@
+"""A request and a lost reply, answered by hand under a pty, with the agent in a process of its own.
+
+The whole way: the agent asks, a person grants with the digits of the hash, the agent spends it; its
+reply is lost, a person finds out and resolves it FAILED, and the agent's retry runs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ctrlrun import SQLiteStateStore
+from ctrlrun.approval import ApprovalStatus
+from ctrlrun.receipt import EventType
+from tests.e2e.terminal import DEADLINE, ROOT, Terminal
+
+PROGRAM = """
+import sys
+sys.path[:0] = [".", "tui"]
+from pathlib import Path
+import ctrlrun
+from ctrlrun.clock import utc_now
+from tests.tui.card_agent import POLICY
+
+folder = Path(sys.argv[1])
+(folder / "ctrlrun.yaml").write_text(POLICY, "utf-8")
+store = ctrlrun.SQLiteStateStore(folder / "state.db")
+control = ctrlrun.Control(ctrlrun.Policy.from_file(folder / "ctrlrun.yaml"), store)
+loses = True
+
+def act(*_, **__):
+    if loses:
+        raise TimeoutError("no response after 30s")
+    return {"id": "re_1"}
+
+def call(amount, payment):
+    arguments = {"payment_id": payment, "amount": amount, "currency": "EUR"}
+    principal = ctrlrun.Principal("refund-agent", "dana@example.com")
+    action = ctrlrun.Action("stripe.refund", arguments, principal, environment="staging")
+    try:
+        control.execute(action, act, f"refund:{payment}")
+        return "done"
+    except ctrlrun.ApprovalRequired as asked:
+        return asked.request_id
+    except ctrlrun.CTRLRunError as refusal:
+        return type(refusal).__name__
+    except TimeoutError:
+        return "lost"
+
+for line in sys.stdin:
+    words = line.split()
+    loses = words[0] == "lose"
+    approval = ctrlrun.with_approval(words[3]) if len(words) > 3 else None
+    if approval is None:
+        print(call(int(words[1]), words[2]), flush=True)
+    else:
+        with approval:
+            print(call(int(words[1]), words[2]), flush=True)
+"""
+
+
+class AgentProcess:
+    """An agent that calls when it is told to, and says what came of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(folder)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def call(self, *words: object) -> str:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def close(self) -> None:
+        self.process.communicate(timeout=DEADLINE)
+
+
+def console(folder: Path, size: tuple[int, int] = (80, 24), *more: str) -> Terminal:
+    arguments = ["--store-url", f"sqlite://{folder / 'state.db'}", "--as", "ann", *more]
+    return Terminal([*arguments, "--config", str(folder / "ctrlrun.yaml")], size=size)
+
+
+def types(folder: Path, *kinds: EventType) -> list[str]:
+    with closing(SQLiteStateStore(folder / "state.db")) as store:
+        return [str(event.type) for event in store.events() if event.type in kinds]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+def test_from_the_request_to_the_retry(tmp_path: Path, size: tuple[int, int]) -> None:
+    with closing(AgentProcess(tmp_path)) as agent:
+        request = agent.call("do", 200_000, "txn_1")
+        with console(tmp_path, size) as terminal:
+            terminal.wait_for("EUR 2,000.00")
+            grant(terminal)
+            assert agent.call("lose", 200_000, "txn_1", request) == "lost"
+            terminal.wait_for("▲ AMBIGUOUS")
+            terminal.press("1g]")  # wherever the cursor was left
+            terminal.press("G")
+            terminal.wait_for("▲ AMBIGUOUS")
+            terminal.press("r")
+            terminal.wait_for("Choose with 1, 2 or 3")
+            terminal.press("2")
+            terminal.wait_for("source")
+            fill(terminal, "dashboard: no refund on txn_1")
+            fill(terminal, "refund:txn_1")
+            terminal.press("\r")
+            shown = terminal.wait_for(lambda shown: re.search("type  [cfmz] [cfmz]", shown))
+            letters = re.search("type  ([cfmz]) ([cfmz])", shown)
+            assert letters is not None
+            terminal.type(letters[1] + letters[2], 0.5)
+            terminal.wait_for(lambda shown: "FAILED" in shown and "Choose" not in shown)
+            wait_until(lambda: types(tmp_path, EventType.EFFECT_RESOLVED) != [])
+            again = agent.call("do", 200_000, "txn_1")
+            assert again.startswith("apr_")  # what was granted is spent: it asks anew
+            terminal.wait_for("waiting, soonest expiry first")
+            terminal.press("g")
+            terminal.wait_for(lambda shown: "▸" in shown and again[-4:] in shown)
+            grant(terminal)
+            assert agent.call("do", 200_000, "txn_1", again) == "done"
+            terminal.press("q")
+            assert terminal.process.wait(DEADLINE) == 0
+    answers = types(tmp_path, EventType.APPROVAL_GRANTED, EventType.EFFECT_RESOLVED)
+    assert answers == ["APPROVAL_GRANTED", "EFFECT_RESOLVED", "APPROVAL_GRANTED"]
+    with closing(SQLiteStateStore(tmp_path / "state.db")) as store:
+        record = store.get_approval(request)
+        effect = store.get_effect("refund:txn_1")
+        (resolved,) = [each for each in store.events() if each.type == EventType.EFFECT_RESOLVED]
+    assert record is not None
+    assert effect is not None
+    assert (record.status, record.approver) == (ApprovalStatus.CONSUMED, "tui:ann")
+    assert (effect.state, effect.attempt) == ("committed", 2)
+    assert resolved.data["resolver"] == "tui:ann"
+    assert resolved.data["source"] == "dashboard: no refund on txn_1"
+
+
+def grant(terminal: Terminal) -> None:
+    """Open the card of what is under the cursor, and type the digits that it asks for."""
+    terminal.press("a")
+    shown = terminal.wait_for("digits of the hash")
+    digits = re.search(r"hash +sha256:\w+…(\w+)", shown)
+    assert digits is not None, shown
+    terminal.type(digits[1][-4:], 0.5)
+    terminal.wait_for("granted stripe.refund")
+
+
+def fill(terminal: Terminal, text: str) -> None:
+    """Go to the next field, type, and leave it."""
+    terminal.press("\t")
+    terminal.type(text, 0.02)
+    terminal.wait_for(text)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    ends = time.monotonic() + DEADLINE
+    while not holds():
+        assert time.monotonic() < ends, "it did not come to pass"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Path:
+    """A folder with a store in which one request waits."""
+    with closing(AgentProcess(tmp_path)) as agent:
+        assert agent.call("do", 200_000, "txn_1").startswith("apr_")
+    return tmp_path
+
+
+def test_a_card_waits_while_the_window_is_too_small(asked: Path) -> None:
+    with console(asked) as terminal:
+        terminal.wait_for("EUR 2,000.00")
+        terminal.press("a")
+        terminal.wait_for("digits of the hash")
+        terminal.press("\t")
+        terminal.type("draft", 0.02)
+        terminal.wait_for("draft")
+        terminal.resize(70, 20)
+        terminal.wait_for("needs 80x24, has 70x20")
+        terminal.resize(120, 40)
+        terminal.wait_for("draft")
+        terminal.press("\x03")
+        terminal.wait_for("would be lost")
+        terminal.press("\x03")
+        assert terminal.process.wait(DEADLINE) == 130
+
+
+def test_suspended_and_continued_it_draws_everything_again(asked: Path) -> None:
+    with console(asked) as terminal:
+        terminal.wait_for("EUR 2,000.00")
+        terminal.press("\x1a")
+        wait_until(lambda: process_state(terminal) == "T")
+        assert not terminal.is_raw()
+        terminal.resize(120, 40)
+        os.kill(terminal.process.pid, signal.SIGCONT)
+        terminal.wait_for("EUR 2,000.00")
+        wait_until(terminal.is_raw)
+        terminal.press("q")
+        assert terminal.process.wait(DEADLINE) == 0
+
+
+def process_state(terminal: Terminal) -> str:
+    stat = Path(f"/proc/{terminal.process.pid}/stat").read_text()
+    return stat.rpartition(")")[2].split()[0]
+
+
+def test_a_store_that_is_gone_is_stale_and_comes_back(asked: Path) -> None:
+    with console(asked) as terminal:
+        terminal.wait_for("EUR 2,000.00")
+        moved = asked / "moved"
+        moved.mkdir()
+        for file in asked.glob("state.db*"):
+            file.rename(moved / file.name)
+        terminal.wait_for("STALE")
+        assert "stripe.refund" in terminal.screen
+        terminal.press("a")
+        terminal.wait_for("may be out of date")
+        for file in moved.iterdir():
+            file.rename(asked / file.name)
+        terminal.wait_for("● live")
+        terminal.press("a")
+        terminal.wait_for("digits of the hash")
+
+
+def test_a_replaced_store_is_said_and_read(
+    asked: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    with closing(AgentProcess(other)) as agent:
+        agent.call("do", 300_000, "txn_other")
+    with console(asked) as terminal:
+        terminal.wait_for("EUR 2,000.00")
+        shutil.copy(other / "state.db", asked / "new.db")
+        for rest in asked.glob("state.db-*"):
+            rest.unlink()
+        (asked / "new.db").rename(asked / "state.db")
+        terminal.wait_for("EUR 3,000.00")
+        assert "txn_1" not in terminal.screen
+
+
+def test_read_only_a_walk_over_every_key_leaves_the_store_as_it_is(asked: Path) -> None:
+    """Every key of every view, twice over; the files are the same, byte for byte."""
+
+    def contents() -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in asked.glob("state.db*")}
+
+    before = contents()
+    keys = "adrADvyiJ/jkgGsp[]nHwxeub?: \t\r"
+    with console(asked, (80, 24), "--read-only") as terminal:
+        terminal.wait_for("READ-ONLY")
+        for view in "1234":
+            for key in keys:
+                terminal.press(view)
+                terminal.type(key + "cfmz", 0.02)
+                terminal.press("\x7f" * 6)
+                time.sleep(0.12)  # an escape right before a key would be another key
+                terminal.press("\x1b")
+                time.sleep(0.12)
+        assert terminal.process.poll() is None, ascii(bytes(terminal.sent[-400:]))
+        terminal.press("\x03")
+        assert terminal.process.wait(DEADLINE) == 130
+    after = contents()
+    assert after["state.db"] == before["state.db"]
+    assert not after.get("state.db-wal")
+    for file in ROOT.glob("handover-*.txt"):
+        file.unlink()  # the walk pressed `w`

@@ -1,0 +1,40 @@
+"""Keys that were typed ahead of a screen that has gone by the time they are handled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual import events
+
+from ctrlrun_tui.actions import INBOX
+from ctrlrun_tui.app import ConsoleApp
+from tests.tui.helpers import FrozenClock, SmallInbox, ask, console, new_store, settled, sitting
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with new_store(tmp_path, FrozenClock()) as store:
+        ask(store, 1)
+    return tmp_path / "state.db"
+
+
+@pytest.mark.parametrize("page", ["help", "palette", "handover", "approve"])
+@pytest.mark.parametrize("key", ["escape", "backspace"])
+async def test_a_key_for_a_screen_that_left_does_nothing(path: Path, page: str, key: str) -> None:
+    """Else the second one would take away the screen beneath, or the last one there is."""
+    async with console(sitting(path, FrozenClock())) as (app, pilot):
+        assert app.top is not None
+        app.top.perform(page)
+        await settled(pilot)
+        screen = app.screen
+        assert len(app.screen_stack) == 2
+        for _ in range(6):
+            screen.post_message(events.Key(key, None))
+        await settled(pilot)
+        assert [type(each) for each in app.screen_stack] == [SmallInbox]
+        assert app.current_mode == INBOX
+        assert isinstance(app, ConsoleApp)
+        assert app.is_running
