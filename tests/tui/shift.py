@@ -242,9 +242,10 @@ class Night:
 
     async def goes_to(self, part: str) -> None:
         """Put the cursor on the row whose id contains a text."""
-        ids = [row.id for row in self.view.list.window.rows if part in row.id]
-        assert ids, (part, self.ids)
-        self.view.list.go_row(ids[0])
+        found = [index for index, row_id in enumerate(self.ids) if part in row_id]
+        assert found, (part, self.ids)
+        here = self.view.list.current
+        self.view.list.move(found[0] - (self.ids.index(here.id) if here is not None else 0))
         await self.rests()
 
     @property
