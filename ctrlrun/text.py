@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -119,7 +120,7 @@ def cell_width(text: str) -> int:
     """How many terminal cells a text that `inert` returned takes."""
     if text.isascii():
         return len(text)
-    return sum(_cells(character) for character in text)
+    return sum(_cells(character) * count for character, count in Counter(text).items())
 
 
 @lru_cache(maxsize=4096)
@@ -160,9 +161,12 @@ def wrapped(text: str, width: int, *, cells: Callable[[str], int] = cell_width) 
     lines: list[str] = []
     line: list[str] = []
     used = 0
-    for unit in _units(text):
-        for piece in [unit] if cells(unit) <= width else list(unit):
-            taken = cells(piece)
+    units = _units(text)
+    widths = {unit: cells(unit) for unit in set(units)}
+    for unit in units:
+        whole = widths[unit] <= width
+        for piece in (unit,) if whole else unit:
+            taken = widths[unit] if whole else cells(piece)
             if used + taken > width:
                 lines.append("".join(line))
                 line, used = [], 0
@@ -173,17 +177,13 @@ def wrapped(text: str, width: int, *, cells: Callable[[str], int] = cell_width) 
 
 
 def _units(text: str) -> list[str]:
-    """What must not be torn: tokens, and characters with the marks on them."""
-    units: list[str] = []
-    position = 0
-    token = re.compile(_TOKEN)
-    while position < len(text):
-        match = token.match(text, position)
-        end = match.end() if match else position + 1
-        while end < len(text) and _cells(text[end]) == 0:
-            end += 1
-        units.append(text[position:end])
-        position = end
+    """What must not be torn: tokens, and characters with the marks on them.
+
+    One pattern finds them all: a value of a megabyte has that many, and a screen waits for it.
+    """
+    marks = "".join(character for character in set(text) if _cells(character) == 0)
+    on_it = f"[{re.escape(marks)}]*" if marks else ""
+    units: list[str] = re.findall(f"(?:{_TOKEN}|.){on_it}", text, re.DOTALL)
     return units
 
 
