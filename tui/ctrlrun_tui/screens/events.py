@@ -187,7 +187,7 @@ class EventsView(EvidenceView, inherit_bindings=False):
 
     def do_bottom(self) -> None:
         """Follow the tail from here on."""
-        if self._pane_has_keys:
+        if self.pane_has_keys:
             super().do_bottom()
         else:
             self.list.go(BOTTOM, follow=True)
