@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.errors import InvalidArgument
-from ctrlrun.state import schema, sqlite_open
+from ctrlrun.state import schema, sqlite_make, sqlite_open
 from ctrlrun.state.relational import RelationalReader, RelationalStore
 from ctrlrun.state.session import Sessions
 from ctrlrun.state.sqlite_session import Connect, SQLiteDialect, SQLiteSession, open_connection
@@ -58,10 +58,10 @@ class SQLiteStateStore(RelationalStore):
             sqlite_open.peek(self.path, self.connector, schema.judge)
         else:
             with sqlite_open.naming(self.path):
-                sqlite_open.create(self.path, clock, self.connector)
+                sqlite_make.create(self.path, clock, self.connector)
 
     def _prepare(self, connection: sqlite3.Connection, clock: Clock) -> None:
-        sqlite_open.bring_to_head(connection, self.path, clock)
+        sqlite_make.bring_to_head(connection, self.path, clock)
 
 
 class ExistingSQLiteStore(SQLiteStateStore):

@@ -23,7 +23,7 @@ from ctrlrun.migrations import (
     ctrlrun_version,
 )
 from ctrlrun.state import ExistingSQLiteStore, SQLiteReader, SQLiteStateStore
-from ctrlrun.state.sqlite_open import bring_to_head
+from ctrlrun.state.sqlite_make import bring_to_head
 from ctrlrun.state.sqlite_schema import EXTENSIONS
 from tests.lib import sqlite_helpers as old
 

@@ -23,7 +23,7 @@ from ctrlrun.state import (
     SQLiteStateStore,
     StateStore,
     UnitStateStore,
-    sqlite_open,
+    sqlite_make,
     sqlite_session,
 )
 from tests.lib import sqlite_helpers as old
@@ -501,4 +501,4 @@ def dying_create(number: int, path: Path) -> None:
     def connect(uri: str) -> sqlite3.Connection:
         return sqlite3.connect(uri, uri=True, isolation_level=None, factory=Dying)
 
-    sqlite_open.create(path, utc_now, connect)
+    sqlite_make.create(path, utc_now, connect)

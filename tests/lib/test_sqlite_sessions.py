@@ -234,8 +234,7 @@ def test_forking_beside_busy_threads(store: SQLiteStateStore) -> None:
         thread.start()
     try:
         statuses = [
-            old.in_child(partial(store.reserve_effect, f"k{number}", "a"))
-            for number in range(10)
+            old.in_child(partial(store.reserve_effect, f"k{number}", "a")) for number in range(10)
         ]
     finally:
         stop.set()
