@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -177,7 +178,8 @@ def test_every_answer_in_any_order_leaves_it_at_work(scene: Scene) -> None:
                 verb(scene.store, request, "tui:ann", clock=scene.clock)
         for key in list(scene.agent.lost):
             if scene.state(key) is EffectState.AMBIGUOUS and chance.random() < 0.4:
-                outcome = chance.choice(("failed", "committed"))
+                outcomes: tuple[Literal["failed", "committed"], ...] = ("failed", "committed")
+                outcome = chance.choice(outcomes)
                 resolve(scene.store, key, outcome, "tui:ann", clock=scene.clock)
     done = scene.agent.remote.done
     assert len(done) > 100

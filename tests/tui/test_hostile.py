@@ -147,7 +147,7 @@ async def test_views_and_details(
                     continue
                 await settled(pilot)
                 check(app, f"{name}, row {count}")
-                view.do_copy()  # type: ignore[attr-defined]
+                view.do_copy()
             assert count >= len(WORDS)
             assert any("52;c;" in sequence for sequence in sent)
             assert is_visible(svg_text(app))

@@ -77,6 +77,11 @@ class Field(Input, inherit_bindings=False):
         shown = shown[len(before) :] if shown.startswith(before) else said(text)
         self.replace(str(shown), start, end)
 
+    def on_resize(self) -> None:
+        """What fits is shown from its first letter, also when that came before the field had room."""
+        if cell_len(self.value) < self.size.width:
+            self.scroll_to(x=0, animate=False, force=True, immediate=True)
+
     def restricted(self) -> None:
         """A field that is full takes nothing, and nothing of what it holds is lost."""
         services(self).say(f"a field takes {LONGEST:,} characters: this was not added")
