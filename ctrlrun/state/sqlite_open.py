@@ -85,7 +85,21 @@ def uri(path: Path, mode: str) -> str:
 
 
 def look(connection: sqlite3.Connection) -> Found:
-    """What the database holds."""
+    """What the database holds, at one moment.
+
+    Tables and ledger are read in one transaction: read one after the other while another process
+    migrates, a table made in between would look like one that is gone.
+    """
+    if connection.in_transaction:
+        return _look(connection)
+    connection.execute("BEGIN")
+    try:
+        return _look(connection)
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def _look(connection: sqlite3.Connection) -> Found:
     tables = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_'"
     ).fetchall()

@@ -24,6 +24,7 @@ from ctrlrun.migrations import (
 )
 from ctrlrun.state import ExistingSQLiteStore, SQLiteReader, SQLiteStateStore
 from ctrlrun.state.sqlite_make import bring_to_head
+from ctrlrun.state.sqlite_open import look
 from ctrlrun.state.sqlite_schema import EXTENSIONS
 from tests.lib import sqlite_helpers as old
 
@@ -371,3 +372,32 @@ def test_a_missing_extension_is_applied_by_the_next_writer(tmp_path: Path) -> No
     fresh = tmp_path / "fresh.db"
     SQLiteStateStore(fresh).close()
     assert schema_of(path) == schema_of(fresh)
+
+
+def test_tables_and_ledger_are_looked_at_in_one_moment(tmp_path: Path) -> None:
+    """Another process that migrates in between must not make a table look gone."""
+    path = tmp_path / "state.db"
+    SQLiteStateStore(path).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for table in ("receipts", "receipt_chain", "events", "schema_extensions"):
+            db.execute(f"DROP TABLE {table}")
+        db.execute("DELETE FROM schema_version")
+
+    class Overtaken(sqlite3.Connection):
+        overtaken = False
+
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            if "FROM schema_version" in sql and not self.overtaken:
+                self.overtaken = True
+                with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                    for migration in MIGRATIONS:
+                        other.execute(
+                            "INSERT INTO schema_version VALUES (?, '', '')", (migration.id,)
+                        )
+            return super().execute(sql, *values)
+
+    with closing(sqlite3.connect(path, factory=Overtaken, isolation_level=None)) as db:
+        found = look(db)
+        assert db.overtaken
+    assert found.recorded == {}
+    assert "receipts" not in found.columns
