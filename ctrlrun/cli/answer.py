@@ -57,7 +57,7 @@ def approve(
 @request_argument
 @answer_options
 def deny(request_id: str, as_name: str | None, note: str | None, store_url: str | None) -> None:
-    """Refuse REQUEST_ID: the action that was asked about stays refused, however often it returns."""
+    """Refuse REQUEST_ID for good: whoever presents it is told no. The agent may ask again."""
     desk = answering_desk(store_url, as_name)
     out = Output()
     record = _read(desk, request_id)

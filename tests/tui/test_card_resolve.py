@@ -221,3 +221,18 @@ async def test_a_key_that_is_shown_in_tokens_is_typed_as_it_is_shown(made: Scene
     with closing(made.open()) as store:
         record = store.get_effect(key)
     assert record is not None and record.state is EffectState.FAILED
+
+
+async def test_after_enter_in_a_field_tab_goes_on_behind_it(made: Scene) -> None:
+    """What is meant for the key would be written into the source, and kept for good."""
+    async with at_desk(made) as (_, pilot):
+        hand = await show(pilot, ResolveCard(made.ids["lost"]))
+        await chosen(hand, "2")
+        await hand.writes("source", "dashboard")
+        hand.card.query_one("#source").focus()
+        await pilot.pause()
+        await pilot.press("enter")
+        assert hand.card.focused is hand.card.cancel
+        await pilot.press("tab")
+        assert hand.card.focused is not None
+        assert hand.card.focused.id == "effect"

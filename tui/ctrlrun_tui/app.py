@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from textual import events
+from textual import events, work
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 
 from ctrlrun.errors import CTRLRunError
+from ctrlrun.operator import PolicyUnread
 from ctrlrun_tui import terminal
 from ctrlrun_tui.actions import INBOX
 from ctrlrun_tui.arguments import Options
@@ -28,6 +29,7 @@ from ctrlrun_tui.ending import HUNG_UP, INTERNAL, INTERRUPTED, UNUSABLE, failed,
 from ctrlrun_tui.following import FollowingApp
 from ctrlrun_tui.frames import thinning
 from ctrlrun_tui.layout import HORIZONTAL_BREAKPOINTS, VERTICAL_BREAKPOINTS, Layout, layout_for
+from ctrlrun_tui.loading import load_the_rest
 from ctrlrun_tui.screens.view import ViewScreen
 from ctrlrun_tui.sitting import Sitting, check_terminal, open_sitting
 from ctrlrun_tui.theme import OTHER_THEMES, THEMES, Palette, palette_for
@@ -95,9 +97,16 @@ class ConsoleApp(FollowingApp, inherit_bindings=False):
         self.app_resume_signal.subscribe(self, self._resumed)
         self.start_following()
         self._start_ticking()
+        if isinstance(self.policy, PolicyUnread) and self.policy.source:
+            self.say(f"policy not read: {self.glyphs.said(self.policy.reason)}", Role.NEEDS)
+        self._load_the_rest()
         if not self.is_headless:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 self._loop_of_app().add_signal_handler(number, self._end, 128 + number)
+
+    @work(thread=True, group="load", exit_on_error=False)
+    def _load_the_rest(self) -> None:
+        load_the_rest()
 
     def on_unmount(self) -> None:
         """Nothing reads any more when the terminal is given back."""
@@ -234,6 +243,8 @@ class ConsoleApp(FollowingApp, inherit_bindings=False):
     def _leave(self, code: int) -> None:
         """End the sitting, unless a draft would be lost and that was not asked just before."""
         drafts = [draft for screen in self.framed if (draft := screen.has_draft())]
+        if self.card_memory.kept is not None:
+            drafts.append(self.card_memory.kept)
         now = self.clock()
         asked = self._asked_to_leave_at
         if drafts and (asked is None or now - asked > ASK_AGAIN_WITHIN):

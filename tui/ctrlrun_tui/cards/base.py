@@ -13,6 +13,7 @@ from datetime import datetime
 
 from textual import events, on, work
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Input
 
 from ctrlrun.errors import CTRLRunError
@@ -69,6 +70,7 @@ class Card(FactsCard):
         self._refusal: Line = ()
         self._was_whole = False
         self._left: str | None = None
+        self._left_field: Widget | None = None
 
     # --- what a card does: subclasses fill this in -----------------------------------------------
 
@@ -254,6 +256,7 @@ class Card(FactsCard):
         if self.in_field:
             self.key_read(event.time)
             if event.key in ("enter", "escape"):
+                self._left_field = self.focused
                 self.cancel.focus()
                 return True
             return event.is_printable
@@ -267,6 +270,13 @@ class Card(FactsCard):
             return True
         self.key_read(event.time)
         return False
+
+    def do_next_field(self) -> None:
+        """The next field; after one that was left with Enter, the one behind it."""
+        left, self._left_field = self._left_field, None
+        if left is not None and not self.in_field:
+            self.set_focus(left)
+        super().do_next_field()
 
     def unknown_key(self, event: events.Key) -> None:
         """Arrows sideways and the like: a card has nothing to say about them."""

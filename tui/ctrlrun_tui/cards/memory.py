@@ -37,6 +37,13 @@ class CardMemory:
         """What was typed into such a card and never written, by field."""
         return self._drafts.get(key, {})
 
+    @property
+    def kept(self) -> str | None:
+        """What leaving the console would lose of cards that are closed: `a note`; None for nothing."""
+        for draft in self._drafts.values():
+            return f"a {next(iter(draft))}"
+        return None
+
     def keep_draft(self, key: DraftKey, draft: Mapping[str, str]) -> None:
         """Keep what was typed; an empty draft is none."""
         typed = {name: text for name, text in draft.items() if text}
