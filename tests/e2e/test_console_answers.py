@@ -182,7 +182,11 @@ def asked(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_card_waits_while_the_window_is_too_small(asked: Path) -> None:
+def test_a_card_waits_while_the_window_is_too_small(
+    asked: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")  # as some shells export them
+    monkeypatch.setenv("LINES", "24")
     with console(asked) as terminal:
         terminal.wait_for("EUR 2,000.00")
         terminal.press("a")

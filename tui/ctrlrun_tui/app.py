@@ -308,6 +308,8 @@ def _run(sitting: Sitting, options: Options) -> int:
         from ctrlrun_tui.snapshot import draw
 
         return draw(app, options)
+    for name in ("COLUMNS", "LINES"):  # exported, they would hide every later size of the window
+        os.environ.pop(name, None)
     app.run(mouse=not options.no_mouse)
     if app.crash is not None:
         return failed(app.crash, INTERNAL)
