@@ -47,7 +47,9 @@ def record_outcome(settings: Settings, call: Call, start: Start, outcome: Outcom
         written = call.journal.try_write(work, durable=False)
     except Exception as failure:
         _unwritten(settings, call, start, outcome, failure)
-        raise outcome.raised or failure from None
+        if outcome.raised is not None and _outranks(settings, outcome):
+            raise outcome.raised from None
+        raise
     settled = written.value
     if settled is not None and settled.question is not None:
         _ask_eagerly(settings, call, start, outcome, settled.question)
@@ -126,7 +128,11 @@ def _conclude(
     settled: _Settled | None,
     failure: Exception | None,
 ) -> Receipt:
-    """Raise what the call ends with, in this order: the executor's loss, a refusal, a failed receipt."""
+    """Raise what the call ends with, or return its receipt.
+
+    A lost reply comes first, then a refusal, then a receipt that failed, and NotExecuted last: it
+    is a licence to retry, and only what is wholly recorded gives it.
+    """
     refusal = None if settled is None else settled.refusal
     if refusal is not None and outcome.state is EffectState.AMBIGUOUS:
         log.warning(
@@ -135,15 +141,25 @@ def _conclude(
             call.effect_key,
             refusal,
         )
-    lost = outcome.state is EffectState.AMBIGUOUS or settings.observe
-    if outcome.raised is not None and (lost or refusal is None):
+    if outcome.raised is not None and _outranks(settings, outcome):
         raise outcome.raised
     if refusal is not None and not settings.observe:
         raise refusal
     if failure is not None:
         raise failure
+    if outcome.raised is not None:
+        raise outcome.raised
     assert settled is not None and settled.receipt is not None
     return settled.receipt
+
+
+def _outranks(settings: Settings, outcome: Outcome) -> bool:
+    """Whether what the executor raised comes before what the store says of it.
+
+    A lost reply and an interrupt do, and everything where nothing is enforced.
+    """
+    lost = outcome.state is EffectState.AMBIGUOUS or settings.observe
+    return lost or not isinstance(outcome.raised, Exception)
 
 
 def _ask_eagerly(

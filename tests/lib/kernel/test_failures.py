@@ -164,9 +164,27 @@ def test_a_fail_that_fails_is_no_licence_to_retry(world: Make) -> None:
     w = world()
     failing(w, "fail_effect")
     error = w.caught(executor=raising(NotExecuted("no")))
-    assert not isinstance(error, DuplicateEffect)
+    assert isinstance(error, Disk)
     assert w.state() == "ambiguous"
+    assert w.codes() == "PROP EVAL RES START AMB"
+    assert (w.last.result, w.last.error) == ("ambiguous", "Disk: full")
     assert isinstance(w.caught(), AmbiguousEffect)
+
+
+def test_a_failed_call_whose_receipt_is_lost_says_so(world: Make) -> None:
+    w = world()
+    failing(w, "put_receipt")
+    assert isinstance(w.caught(executor=raising(NotExecuted("no"))), Disk)
+    assert w.state() == "failed"
+    assert w.codes() == "PROP EVAL RES START FAIL"
+
+
+def test_a_lost_reply_whose_receipt_is_lost_stays_a_lost_reply(world: Make) -> None:
+    w = world()
+    failing(w, "put_receipt")
+    lost = TimeoutError("lost")
+    assert w.caught(executor=raising(lost)) is lost
+    assert w.state() == "ambiguous"
 
 
 def test_the_outcome_never_hangs_on_its_receipt(world: Make) -> None:
