@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ctrlrun.authority import DelegationRecord
 from ctrlrun.state.memory import InMemoryStateStore
 from ctrlrun.state.page import Damage, Page, ReceiptRow
 from ctrlrun.state.protocol import (
-    DelegationRecord,
     HeldContinuation,
     PagedReader,
     StateReader,

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from ctrlrun.action import Action
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
+from ctrlrun.authority import DelegationRecord
 from ctrlrun.clock import column_timestamp
 from ctrlrun.effect import EffectRecord, EffectState
 from ctrlrun.errors import InvalidArgument
@@ -27,7 +28,6 @@ from ctrlrun.state.page import (
     bad_cursor,
     check_page,
 )
-from ctrlrun.state.protocol import DelegationRecord
 
 K = TypeVar("K", int, str)
 R = TypeVar("R")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from ctrlrun.authority import DelegationRecord
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.state.core import Reads, Writes
-from ctrlrun.state.protocol import DelegationRecord
 from ctrlrun.state.rows import (
     DELEGATION_COLUMNS,
     column_time,

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from ctrlrun.action import Action
 from ctrlrun.approval import Approval, ApprovalRecord, ApprovalRequest, ApprovalStatus
+from ctrlrun.authority import DelegationRecord
 from ctrlrun.canonical import has_surrogate
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.effect import (
@@ -37,7 +38,7 @@ from ctrlrun.state._memory_pages import (
     Tables,
     by_creation,
 )
-from ctrlrun.state.protocol import DelegationRecord, HeldContinuation
+from ctrlrun.state.protocol import HeldContinuation
 from ctrlrun.state.verdicts import ApprovalVerdict, EffectVerdict
 
 K = TypeVar("K")

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ctrlrun.action import Action
 from ctrlrun.approval import Approval, ApprovalRecord, ApprovalRequest, ApprovalStatus
+from ctrlrun.authority import DelegationRecord
 from ctrlrun.effect import DEFAULT_LEASE, EffectRecord, EffectState, Reservation
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state.page import ApprovalOrder, EffectOrder, Page, ReceiptRow
@@ -28,27 +29,6 @@ class HeldContinuation:
     effect_key: str
     record: EffectRecord
     rounds: int
-
-
-@dataclass(frozen=True, slots=True)
-class DelegationRecord:
-    """One row of delegations, as stored."""
-
-    delegation_id: str
-    parent_id: str
-    depth: int
-    grant_json: str
-    created_by_agent: str
-    created_by_user: str | None
-    created_via: str
-    created_at: datetime
-    revoked_at: datetime | None = None
-    revoked_by: str | None = None
-
-    @property
-    def is_revoked(self) -> bool:
-        """Whether somebody revoked it."""
-        return self.revoked_at is not None
 
 
 class StateReader(Protocol):

@@ -14,12 +14,12 @@ from typing import TypeVar
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.approval import ApprovalRecord, ApprovalRequest, ApprovalStatus
+from ctrlrun.authority import DelegationRecord
 from ctrlrun.clock import column_timestamp, parse_timestamp
 from ctrlrun.effect import EffectRecord, EffectState
 from ctrlrun.errors import CTRLRunError, DamagedRow, InvalidArgument
 from ctrlrun.receipt import Event, Receipt, event_type
 from ctrlrun.state.page import ReceiptRow
-from ctrlrun.state.protocol import DelegationRecord
 from ctrlrun.state.session import Row
 
 T = TypeVar("T")
