@@ -43,6 +43,12 @@ if TYPE_CHECKING:
         SchemaMismatch,
         Suspended,
     )
+    from ctrlrun.identity import (
+        HeaderIdentityProvider,
+        IdentityContext,
+        IdentityProvider,
+        StaticIdentityProvider,
+    )
     from ctrlrun.policy import Policy
     from ctrlrun.providers import LocalApprovalProvider, ScriptedApprovalProvider
     from ctrlrun.receipt import Event, Receipt
@@ -75,6 +81,12 @@ _HOMES = {
         "SchemaMismatch",
         "Suspended",
     ),
+    "identity": (
+        "HeaderIdentityProvider",
+        "IdentityContext",
+        "IdentityProvider",
+        "StaticIdentityProvider",
+    ),
     "policy": ("Policy",),
     "providers": ("LocalApprovalProvider", "ScriptedApprovalProvider"),
     "receipt": ("Event", "Receipt"),
@@ -105,7 +117,10 @@ __all__ = [
     "EffectState",
     "Event",
     "EventSink",
+    "HeaderIdentityProvider",
+    "IdentityContext",
     "IdentityError",
+    "IdentityProvider",
     "InMemoryStateStore",
     "InvalidArgument",
     "JSONLEventSink",
@@ -121,6 +136,7 @@ __all__ = [
     "SchemaMismatch",
     "ScriptedApprovalProvider",
     "StateStore",
+    "StaticIdentityProvider",
     "Suspended",
     "action_hash",
     "canonical_bytes",
