@@ -11,9 +11,16 @@ from ctrlrun.text import inert
 
 
 class _OneLine(logging.Handler):
-    """Says a record, and the error that it carries, in one line."""
+    """Says a record, and the error that it carries, in one line; at once, or when let go."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.held: list[logging.LogRecord] | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
+        if self.held is not None:
+            self.held.append(record)
+            return
         said = record.getMessage()
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
@@ -25,9 +32,24 @@ class _OneLine(logging.Handler):
 def warnings_said() -> Iterator[None]:
     """Inside, what is logged under `ctrlrun` is said."""
     log = logging.getLogger("ctrlrun")
-    handler = _OneLine(logging.WARNING)
+    handler = _OneLine()
     log.addHandler(handler)
     try:
         yield
     finally:
         log.removeHandler(handler)
+
+
+@contextmanager
+def warnings_held() -> Iterator[None]:
+    """Inside, what is logged waits; it is said at the end, also when that is an error."""
+    handlers = [h for h in logging.getLogger("ctrlrun").handlers if isinstance(h, _OneLine)]
+    for handler in handlers:
+        handler.held = []
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            held, handler.held = handler.held, None
+            for record in held or ():
+                handler.handle(record)
