@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ctrlrun.operator.arrangement import Entry as Entry
     from ctrlrun.operator.arrangement import EntryKind as EntryKind
+    from ctrlrun.operator.delegating import RevokeOutcome as RevokeOutcome
+    from ctrlrun.operator.delegating import delegate as delegate
+    from ctrlrun.operator.delegating import revoke as revoke
     from ctrlrun.operator.desk import Desk as Desk
     from ctrlrun.operator.desk import ReadingDesk as ReadingDesk
     from ctrlrun.operator.difference import FieldDifference as FieldDifference
@@ -88,6 +91,11 @@ _HOME = {
         "arrangement": (
             "Entry",
             "EntryKind",
+        ),
+        "delegating": (
+            "RevokeOutcome",
+            "delegate",
+            "revoke",
         ),
         "desk": (
             "Desk",

@@ -10,16 +10,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ctrlrun.approval import Approval
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.effect import EffectRecord
 from ctrlrun.operator import verbs
-from ctrlrun.operator.verbs import Outcome
+from ctrlrun.operator.verbs import Outcome, RevokeOutcome
 from ctrlrun.receipt import Event
 from ctrlrun.sinks import EventSink, JSONLEventSink
 from ctrlrun.state import PagedReader, UnitStateStore
 from ctrlrun.state.location import StoreLocation, open_reader, open_writer
+
+if TYPE_CHECKING:
+    from ctrlrun.action import Principal
+    from ctrlrun.authority import Authority, Delegation, Grant
 
 
 class ReadingDesk:
@@ -164,6 +169,57 @@ class Desk(ReadingDesk):
                 clock=self.clock,
                 note=note,
                 source=source,
+                via=via,
+            )
+
+    def delegate(
+        self,
+        authority: Authority,
+        parent_id: str,
+        grant: Grant,
+        *,
+        by: Principal,
+        note: str | None = None,
+        source: str | None = None,
+        reason: str | None = None,
+    ) -> Delegation:
+        """Hand on part of a grant in the name of `by`; see `ctrlrun.operator.delegate`."""
+        with closing(self._writer()) as store:
+            return verbs.delegate(
+                store,
+                authority,
+                parent_id,
+                grant,
+                by=by,
+                via="cli",
+                sinks=self.sinks,
+                clock=self.clock,
+                note=note,
+                source=source,
+                reason=reason,
+                recorded_by=self.who,
+            )
+
+    def revoke(
+        self,
+        delegation_id: str,
+        *,
+        note: str | None = None,
+        source: str | None = None,
+        reason: str | None = None,
+        via: str | None = None,
+    ) -> RevokeOutcome:
+        """Take a delegation back; see `ctrlrun.operator.revoke`."""
+        with closing(self._writer()) as store:
+            return verbs.revoke(
+                store,
+                delegation_id,
+                by=self.who,
+                sinks=self.sinks,
+                clock=self.clock,
+                note=note,
+                source=source,
+                reason=reason,
                 via=via,
             )
 

@@ -1,4 +1,4 @@
-"""How a person answers: approve, deny, resolve, keep unknown.
+"""How a person answers: approve, deny, resolve, keep unknown; and, from its neighbour, delegate, revoke.
 
 The only place that does it; the command line, the console and `Control`'s methods of these names
 all come through here. An answer changes the store and appends its event in one durable unit, then
@@ -16,11 +16,24 @@ from typing import Any, Literal, TypeVar
 
 from ctrlrun.approval import Approval, ApprovalRecord, ApprovalStatus, check_answerer
 from ctrlrun.clock import Clock, utc_now
-from ctrlrun.effect import EffectRecord, EffectState, escape_surrogates
+from ctrlrun.effect import EffectRecord, EffectState
 from ctrlrun.errors import ApprovalMismatch, InvalidArgument
+from ctrlrun.operator.answering import Texts, write_answer
+from ctrlrun.operator.delegating import RevokeOutcome, delegate, revoke
 from ctrlrun.receipt import Event, EventType
-from ctrlrun.sinks import EventSink, tell
+from ctrlrun.sinks import EventSink
 from ctrlrun.state import StateStore
+
+__all__ = [
+    "Outcome",
+    "RevokeOutcome",
+    "approve",
+    "delegate",
+    "deny",
+    "keep_unknown",
+    "resolve",
+    "revoke",
+]
 
 T = TypeVar("T")
 Outcome = Literal["committed", "failed"]
@@ -51,7 +64,7 @@ def approve(
     request that was answered before; `expired` when its time is over, which is then recorded.
     Raises InvalidArgument for an approver that is not one line of visible text.
     """
-    answer = _Answer(store, sinks, clock, _Texts(note, source, reason, via))
+    answer = _Answer(store, sinks, clock, Texts(note, source, reason, via))
     return answer.grant(request_id, approver, action_hash)
 
 
@@ -72,7 +85,7 @@ def deny(
 
     A request whose stored action was altered can still be denied.
     """
-    answer = _Answer(store, sinks, clock, _Texts(note, source, reason, via))
+    answer = _Answer(store, sinks, clock, Texts(note, source, reason, via))
     answer.deny(request_id, approver, action_hash)
 
 
@@ -98,7 +111,7 @@ def resolve(
     Raises InvalidArgument, and writes nothing, when there is no such effect, it is not AMBIGUOUS,
     or another attempt stands there than the one that was seen (the message names it).
     """
-    answer = _Answer(store, sinks, clock, _Texts(note, source, reason, via))
+    answer = _Answer(store, sinks, clock, Texts(note, source, reason, via))
     return answer.resolve(effect_key, outcome, resolver, _Seen(attempt, action_id))
 
 
@@ -119,31 +132,8 @@ def keep_unknown(
 
     The effect stays as it is. Parameters and errors are those of `resolve`; returns the event.
     """
-    answer = _Answer(store, sinks, clock, _Texts(note, source, None, via))
+    answer = _Answer(store, sinks, clock, Texts(note, source, None, via))
     return answer.keep_unknown(effect_key, by, _Seen(attempt, action_id))
-
-
-@dataclass(frozen=True, slots=True)
-class _Texts:
-    """What a person may add to an answer; blank is the same as absent."""
-
-    note: str | None
-    source: str | None
-    reason: str | None
-    via: str | None
-
-    def data(self) -> dict[str, str]:
-        """The event's data keys."""
-        found: dict[str, str] = {}
-        for name in ("note", "source", "reason", "via"):
-            text = getattr(self, name)
-            if text is None:
-                continue
-            if not isinstance(text, str):
-                raise InvalidArgument(f"{name} must be a text, not {type(text).__name__}")
-            if text.strip():
-                found[name] = escape_surrogates(text)
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +165,7 @@ class _Answer:
     """One answer: where it is written, who hears of it, and what was said with it."""
 
     def __init__(
-        self, store: StateStore, sinks: Sequence[EventSink], clock: Clock, texts: _Texts
+        self, store: StateStore, sinks: Sequence[EventSink], clock: Clock, texts: Texts
     ) -> None:
         self._store = store
         self._sinks = sinks
@@ -298,11 +288,7 @@ class _Answer:
         return record
 
     def _write(self, work: Callable[[], tuple[T, Event]]) -> T:
-        """Run `work` as one durable unit (or as single calls), then tell the sinks."""
-        unit = getattr(self._store, "unit", None)
-        result, event = work() if unit is None else unit(work, durable=True)
-        tell(self._sinks, event)
-        return result
+        return write_answer(self._store, self._sinks, work)
 
 
 def _check_unaltered(record: ApprovalRecord) -> None:

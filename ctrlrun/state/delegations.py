@@ -75,7 +75,7 @@ class DelegationWrites(DelegationReads, Writes):
 
         self._write(step)
 
-    def revoke_delegation(self, delegation_id: str, *, by: str, at: datetime) -> bool:
+    def revoke_delegation(self, delegation_id: str, *, by: str | None, at: datetime) -> bool:
         """Revoke it: True the first time, False afterwards; InvalidArgument for an unknown id."""
         values = (column_time(at), by, delegation_id)
 

@@ -372,7 +372,7 @@ class InMemoryStateStore(MemoryPages):
                 raise InvalidArgument(f"the delegation {record.delegation_id} already exists")
             self._put(self._tables.delegations, record.delegation_id, record)
 
-    def revoke_delegation(self, delegation_id: str, *, by: str, at: datetime) -> bool:
+    def revoke_delegation(self, delegation_id: str, *, by: str | None, at: datetime) -> bool:
         """Revoke it: True once, False from then on; InvalidArgument for an unknown id."""
         _aware(at, "at")
         _check_texts(by)
