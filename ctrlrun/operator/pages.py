@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol, TypeVar, cast
 
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
+from ctrlrun.authority import DelegationRecord
 from ctrlrun.clock import column_timestamp
 from ctrlrun.effect import EffectRecord, EffectState
 from ctrlrun.errors import DamagedRow
@@ -188,6 +189,28 @@ class SingleCallReader:
     def approvals_count(self, **filters: Any) -> int:
         """How many requests the page's filters keep."""
         return _count(self.approvals_page, filters)
+
+    def delegations_page(
+        self,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        limit: int,
+        parent_id: str | None = None,
+        include_revoked: bool = False,
+    ) -> Page[DelegationRecord]:
+        """Some delegations in the order in which they came."""
+        records = self._store.delegations(include_revoked=True)
+
+        def keep(record: DelegationRecord) -> bool:
+            is_listed = include_revoked or not record.is_revoked
+            return parent_id in (None, record.parent_id) and is_listed
+
+        return _page(_numbered(records, keep), before, after, limit)
+
+    def delegations_count(self, **filters: Any) -> int:
+        """How many delegations the page's filters keep."""
+        return _count(self.delegations_page, filters)
 
     def receipt_rows(self, *, after: str | None = None, limit: int) -> tuple[ReceiptRow, ...]:
         """Receipts as documents, made anew: how they are stored is not to be seen from here."""

@@ -265,6 +265,37 @@ class MemoryPages:
         with self._lock:
             return sum(map(keep, self._tables.approvals.values()))
 
+    def delegations_page(
+        self,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        limit: int,
+        parent_id: str | None = None,
+        include_revoked: bool = False,
+    ) -> Page[DelegationRecord]:
+        """Some delegations in the order in which they came."""
+        keep = _delegation_filter(parent_id, include_revoked=include_revoked)
+        with self._lock:
+            check_page(before, after, limit)
+            window = _window(
+                list(enumerate(self._tables.delegations.values(), 1)),
+                lambda row: row[0],
+                _before(before, _number),
+                _after(after, _number, 0),
+                limit,
+                lambda row: keep(row[1]),
+            )
+            return _page(window, lambda row: str(row[0]), lambda row: row[1])
+
+    def delegations_count(
+        self, *, parent_id: str | None = None, include_revoked: bool = False
+    ) -> int:
+        """How many delegations the page's filters keep."""
+        keep = _delegation_filter(parent_id, include_revoked=include_revoked)
+        with self._lock:
+            return sum(map(keep, self._tables.delegations.values()))
+
 
 # --- windows -------------------------------------------------------------------------------------
 
@@ -416,5 +447,14 @@ def _approval_filter(
             and action_hash in (None, record.action_hash)
             and (live_at is None or live_at <= record.expires_at)
         )
+
+    return keep
+
+
+def _delegation_filter(
+    parent_id: str | None, *, include_revoked: bool
+) -> Callable[[DelegationRecord], bool]:
+    def keep(record: DelegationRecord) -> bool:
+        return parent_id in (None, record.parent_id) and (include_revoked or not record.is_revoked)
 
     return keep

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
+from ctrlrun.authority import DelegationRecord
 from ctrlrun.effect import EffectRecord, EffectState
 from ctrlrun.errors import DamagedRow, InvalidArgument
 from ctrlrun.receipt import Event, Receipt
@@ -25,12 +26,14 @@ from ctrlrun.state.page import (
 )
 from ctrlrun.state.rows import (
     APPROVAL_COLUMNS,
+    DELEGATION_COLUMNS,
     EFFECT_COLUMNS,
     EVENT_COLUMNS,
     RECEIPT_COLUMNS,
     RECEIPT_ROW_COLUMNS,
     approval_from,
     column_time,
+    delegation_from,
     detail_of,
     effect_from,
     event_from,
@@ -285,6 +288,34 @@ class PageReads(Reads):
             by = self._dialect.byte_order
             filters.append(Filter(f"expires_at{by} >= ?", (column_time(live_at),)))
         return self._count("approvals", filters)
+
+    # --- delegations -----------------------------------------------------------------------------
+
+    def delegations_page(
+        self,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        limit: int,
+        parent_id: str | None = None,
+        include_revoked: bool = False,
+    ) -> Page[DelegationRecord]:
+        """Delegations as they came: those that nobody revoked, or all of them."""
+        filters = _delegations(parent_id, include_revoked=include_revoked)
+        order = self._dialect.stored["delegations"]
+        listing = Listing("delegations", DELEGATION_COLUMNS, order, filters)
+        return self._page(listing, delegation_from, before, after, limit)
+
+    def delegations_count(
+        self, *, parent_id: str | None = None, include_revoked: bool = False
+    ) -> int:
+        """How many delegations `delegations_page` has under these filters."""
+        return self._count("delegations", _delegations(parent_id, include_revoked=include_revoked))
+
+
+def _delegations(parent_id: str | None, *, include_revoked: bool) -> list[Filter]:
+    live = [] if include_revoked else [Filter("revoked_at IS NULL")]
+    return _equal(parent_id=parent_id) + live
 
 
 def _approvals(status: ApprovalStatus | None, action_hash: str | None) -> list[Filter]:
