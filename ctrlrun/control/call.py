@@ -9,6 +9,7 @@ from typing import Any
 
 from ctrlrun.action import Action
 from ctrlrun.approval import ApprovalProvider
+from ctrlrun.authority import Authority, AuthorityResult
 from ctrlrun.clock import Clock
 from ctrlrun.control.journal import Journal
 from ctrlrun.effect import EffectState, Reservation
@@ -34,6 +35,7 @@ class Settings:
     """What a `Control` was built with: the same for each of its calls."""
 
     policy: Policy
+    authority: Authority | None
     policy_hash: str
     store: StateStore
     approvals: ApprovalProvider
@@ -74,6 +76,22 @@ class Call:
     presented: str | None
     started_at: datetime
     journal: Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is decided about an action, and what the grants said, where they were asked.
+
+    A denial by grants is the whole decision: the policy was not asked then.
+    """
+
+    evaluation: Evaluation
+    grants: AuthorityResult | None = None
+
+    @property
+    def uncovered(self) -> AuthorityResult | None:
+        """What the grants refused the action with, if they did."""
+        return None if self.grants is None or self.grants.passed else self.grants
 
 
 @dataclass(frozen=True, slots=True)

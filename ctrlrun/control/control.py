@@ -7,21 +7,28 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ctrlrun.action import DEFAULT_ENVIRONMENT, Action, Principal
 from ctrlrun.approval import DEFAULT_APPROVAL_TTL, ApprovalProvider, check_ttl
+from ctrlrun.authority import Authority, Grant
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.control import kernel, resumption
-from ctrlrun.control.ambient import ambient_principal
 from ctrlrun.control.call import Hook, Settings
 from ctrlrun.control.denial import deny_unkeyed, judge
+from ctrlrun.control.identifying import Identifying
 from ctrlrun.effect import DEFAULT_LEASE, check_lease
-from ctrlrun.errors import ActionDenied, EffectKeyError, InvalidArgument, PolicyError
+from ctrlrun.errors import EffectKeyError, InvalidArgument
+from ctrlrun.identity import IdentityProvider
+from ctrlrun.operator import verbs
 from ctrlrun.policy import Evaluation, Policy, hash_with_authority
 from ctrlrun.providers import LocalApprovalProvider
 from ctrlrun.receipt import Receipt
 from ctrlrun.sinks import EventSink, JSONLEventSink
 from ctrlrun.state import SQLiteStateStore, StateStore, location
+
+if TYPE_CHECKING:
+    from ctrlrun.authority import Delegation
 
 log = logging.getLogger("ctrlrun.control")
 
@@ -35,9 +42,10 @@ class Control:
     be answered, how long an attempt holds its effect key, how long a suspended call can be
     resumed. `sinks` hear of each event and receipt after its commit. `environment` is fixed here:
     the argument, else `CTRLRUN_ENVIRONMENT`, else the policy's, else `production`.
-    With `reuse_requests`, the same action asked again under the same policy finds the request, or
-    the denial, that still stands. Raises InvalidArgument for a value of the wrong kind
-    (docs/control.md).
+    `identity` says who asks (None: the active `context`), `authority` who may propose what (None:
+    everybody everything). With `reuse_requests`, the same action asked again under the same policy
+    finds the request, or the denial, that still stands. Raises InvalidArgument for a value of the
+    wrong kind (docs/control.md).
     """
 
     def __init__(
@@ -51,14 +59,18 @@ class Control:
         lease: timedelta = DEFAULT_LEASE,
         sinks: Iterable[EventSink] = (),
         suspend_timeout: timedelta = DEFAULT_SUSPEND_TIMEOUT,
+        identity: IdentityProvider | None = None,
+        authority: Authority | None = None,
         environment: str | None = None,
         reuse_requests: bool = False,
     ) -> None:
         _check_parts(policy, store, approvals, clock)
+        _check_callers(identity, authority)
         resolved = _environment(environment, policy)
         self._settings = Settings(
             policy=policy,
-            policy_hash=hash_with_authority(policy, None, resolved),
+            authority=authority,
+            policy_hash=hash_with_authority(policy, authority, resolved),
             store=store,
             approvals=LocalApprovalProvider(store, clock=clock) if approvals is None else approvals,
             clock=clock,
@@ -69,10 +81,11 @@ class Control:
             environment=resolved,
             reuse_requests=reuse_requests,
         )
-        if policy.authority is not None:
+        self._identifying = Identifying(identity, resolved, grants_enforced=authority is not None)
+        if policy.authority is not None and authority is None:
             log.warning(
                 "%s has an authority section, and this Control enforces none: every principal may "
-                "propose every action",
+                "propose every action; pass authority=policy.authority",
                 policy.source,
             )
 
@@ -83,18 +96,18 @@ class Control:
         """A Control on a policy file, with its store and events file beside it.
 
         `path`, else `CTRLRUN_CONFIG`, else `./ctrlrun.yaml`; the store is `CTRLRUN_STATE`, else
-        `.ctrlrun/state.db` in the policy's folder. Raises PolicyError when the policy cannot be
-        loaded, or has grants (which this version cannot enforce); no store is created then.
+        `.ctrlrun/state.db` in the policy's folder. The document's `authority` section is enforced.
+        Raises PolicyError when the policy cannot be loaded; no store is created then.
         """
         policy = Policy.from_file(path)
-        if policy.authority is not None:
-            raise PolicyError(
-                f"{policy.source}: the authority section cannot be enforced by this version; "
-                "remove it, or build a Control without it on purpose"
-            )
         state = state_path(policy.source)
-        store = SQLiteStateStore(state)
-        return cls(policy, store, sinks=[JSONLEventSink(state.parent)], environment=environment)
+        return cls(
+            policy,
+            SQLiteStateStore(state),
+            sinks=[JSONLEventSink(state.parent)],
+            authority=policy.authority,
+            environment=environment,
+        )
 
     @property
     def policy(self) -> Policy:
@@ -122,6 +135,16 @@ class Control:
         return self._settings.lease
 
     @property
+    def identity(self) -> IdentityProvider | None:
+        """Who says who asks; None: the active `context` alone."""
+        return self._identifying.provider
+
+    @property
+    def authority(self) -> Authority | None:
+        """The grants that are enforced; None: every principal may propose every action."""
+        return self._settings.authority
+
+    @property
     def environment(self) -> str:
         """The environment whose actions this Control judges."""
         return self._settings.environment
@@ -132,7 +155,7 @@ class Control:
         Raises InvalidArgument for an action of another environment.
         """
         kernel.check_environment(self._settings, action)
-        return judge(self._settings, action)
+        return judge(self._settings, action).evaluation
 
     def execute(
         self,
@@ -147,7 +170,7 @@ class Control:
         """Run `executor` (called without arguments) for an action, if everything permits it.
 
         `effect_key` names the one consequence that may happen once. Returns the receipt. Raises
-        ActionDenied, IdentityError, ApprovalRequired, ApprovalMismatch, DuplicateEffect or
+        ActionDenied (AuthorityDenied when no grant covers it), IdentityError, ApprovalRequired, ApprovalMismatch, DuplicateEffect or
         AmbiguousEffect when refused, and whatever the executor raised: after NotExecuted the
         effect is FAILED and may be retried, after anything else it is AMBIGUOUS
         (docs/pipeline.md).
@@ -163,15 +186,52 @@ class Control:
         """
         return resumption.resume(self._settings, continuation, executor)
 
-    def resolve_principal(self, action_name: str) -> Principal:
-        """Who proposes: the principal of the active `context`.
+    def delegate(self, parent_id: str, grant: Grant, *, by: Principal) -> Delegation:
+        """Hand on part of a grant, or of a delegation, as `by`, who is checked and not authenticated.
 
-        Raises ActionDenied(reason="no_principal"); nothing is recorded, as nobody proposed.
+        `grant` has the empty id; the delegation's is its own. Raises AuthorityEscalation when it may
+        not exist and IdentityError when `by` has expired, both recorded; InvalidArgument without
+        authority (docs/authority.md).
         """
-        principal = ambient_principal()
-        if principal is None:
-            raise no_principal(action_name)
-        return principal
+        settings = self._settings
+        return verbs.delegate(
+            settings.store,
+            self._enforced("delegate"),
+            parent_id,
+            grant,
+            by=by,
+            via="api",
+            sinks=settings.sinks,
+            clock=settings.clock,
+        )
+
+    def revoke(self, delegation_id: str, *, by: str | None = None) -> None:
+        """Take a delegation back, for good, and with it all beneath it; a repetition changes nothing.
+
+        `by` is recorded. Raises InvalidArgument for an id that is no delegation's, and without
+        authority.
+        """
+        settings = self._settings
+        self._enforced("revoke")
+        verbs.revoke(
+            settings.store, delegation_id, by=by, sinks=settings.sinks, clock=settings.clock
+        )
+
+    def _enforced(self, verb: str) -> Authority:
+        if self._settings.authority is None:
+            raise InvalidArgument(
+                f"this Control enforces no grants, so there is nothing to {verb}; build it with "
+                "authority=..."
+            )
+        return self._settings.authority
+
+    def resolve_principal(self, action_name: str) -> Principal:
+        """Who proposes: what the identity provider says, else the principal of the active `context`.
+
+        Raises ActionDenied(reason="no_principal"), or IdentityError for a credential that is not
+        good; nothing is recorded, as nobody proposed.
+        """
+        return self._identifying.principal_of(action_name)
 
     def refuse_unkeyed(self, action: Action, template: str, error: EffectKeyError) -> None:
         """Record that an action's effect key cannot be made, and raise `error`."""
@@ -190,15 +250,6 @@ def hook_of(reconcile: Callable[[str], object] | None, eager: bool) -> Hook | No
     if not callable(reconcile):
         raise InvalidArgument(f"reconcile must be callable with an effect key, not {reconcile!r}")
     return Hook(reconcile, eager)
-
-
-def no_principal(action_name: str) -> ActionDenied:
-    """The refusal of a call that nobody makes, logged: it leaves no other trace."""
-    log.warning("%s refused: no principal; open ctrlrun.context(agent=...) around it", action_name)
-    return ActionDenied(
-        f"{action_name} is denied: no_principal; call it inside ctrlrun.context(agent=...)",
-        reason="no_principal",
-    )
 
 
 def state_path(source: str | os.PathLike[str] | None = None) -> Path:
@@ -220,6 +271,15 @@ def _check_parts(policy: object, store: object, approvals: object, clock: object
         )
     if not callable(clock):
         raise InvalidArgument("clock must be callable")
+
+
+def _check_callers(identity: object, authority: object) -> None:
+    if identity is not None and not callable(getattr(identity, "resolve", None)):
+        raise InvalidArgument(
+            f"identity must be an IdentityProvider, not {type(identity).__name__}"
+        )
+    if authority is not None and not isinstance(authority, Authority):
+        raise InvalidArgument(f"authority must be an Authority, not {type(authority).__name__}")
 
 
 def _checked_sinks(sinks: Iterable[EventSink]) -> tuple[EventSink, ...]:

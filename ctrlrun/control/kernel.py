@@ -15,7 +15,7 @@ from ctrlrun.conditions import Decision
 from ctrlrun.control import observe
 from ctrlrun.control.ambient import presented_approval, presenting
 from ctrlrun.control.call import PRINCIPAL_EXPIRED, Call, Hook, Outcome, Settings, Start
-from ctrlrun.control.denial import deny, judge
+from ctrlrun.control.denial import deny, grants_event, judge
 from ctrlrun.control.evidence import described, message_of, plain_result
 from ctrlrun.control.outcome import record_outcome
 from ctrlrun.control.requests import answered_before, ask_person
@@ -77,13 +77,19 @@ def normalize(
 
 
 def decide(settings: Settings, call: Call) -> Evaluation:
-    """Step 2: the principal's expiry, then the policy. A denial ends the call, but when observing."""
-    evaluation = judge(settings, call.action)
-    if evaluation.reason != PRINCIPAL_EXPIRED:
+    """Step 2: the principal's expiry, the grants, then the policy.
+
+    A denial ends the call, but when observing.
+    """
+    judgement = judge(settings, call.action)
+    evaluation = judgement.evaluation
+    if judgement.grants is not None:
+        call.journal.wait(*grants_event(judgement.grants))
+    if judgement.uncovered is None and evaluation.reason != PRINCIPAL_EXPIRED:
         facts = {"decision": evaluation.decision.value, "reason": evaluation.reason}
         call.journal.wait(EventType.POLICY_EVALUATED, facts)
     if evaluation.decision is Decision.DENY and not settings.observe:
-        deny(settings, call, evaluation)
+        deny(settings, call, judgement)
     return evaluation
 
 

@@ -12,7 +12,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from ctrlrun.action import Action
 from ctrlrun.control.ambient import ambient_principal, presenting
-from ctrlrun.control.control import Control, hook_of, no_principal
+from ctrlrun.control.control import Control, hook_of
+from ctrlrun.control.identifying import no_principal
 from ctrlrun.effect import (
     check_lease,
     has_adjacent_placeholders,

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from ctrlrun.control.call import Call, Settings, Start
-from ctrlrun.control.denial import approver_of
+from ctrlrun.control.denial import approver_of, grants_event, weigh
 from ctrlrun.control.journal import Ledger
 from ctrlrun.control.kernel import Executor, check_environment, check_executor, execute, record
 from ctrlrun.control.observe import resumed_block
 from ctrlrun.effect import Reservation
 from ctrlrun.errors import AmbiguousEffect, InvalidArgument
 from ctrlrun.operator.pages import newest_first, paged
+from ctrlrun.policy import Evaluation
 from ctrlrun.receipt import Event, EventType, Receipt
 from ctrlrun.state import HeldContinuation, StateStore
 
@@ -26,34 +29,42 @@ class _Origin:
     approval_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A continuation that was taken, and what would be decided about its action today."""
+
+    held: HeldContinuation
+    origin: _Origin
+    evaluation: Evaluation
+
+
 def resume(settings: Settings, continuation: str | bytes, executor: Executor) -> Receipt:
     """Take the continuation and run `executor` as the rest of the call that was held.
 
-    Policy is evaluated again for the receipt alone: what was permitted goes on.
+    Grants and policy are asked again for the evidence alone: what was permitted goes on.
     """
     check_executor(settings, executor)
     token = _token(continuation)
     taking = settings.journal("", None)
 
-    def take(ledger: Ledger) -> tuple[HeldContinuation, _Origin]:
+    def take(ledger: Ledger) -> _Taken:
         held = ledger.store.take_continuation(token)
         check_environment(settings, held.action)
         origin = _origin(ledger.store, held)
-        ledger.append(
-            Event(
-                EventType.EXECUTION_RESUMED,
-                held.action.action_id,
-                settings.clock(),
-                {"round": held.rounds},
-                held.effect_key,
-                origin.approval_id,
-            )
-        )
-        return held, origin
+        judgement = weigh(settings, held.action)
 
-    held, origin = taking.write(take, durable=True)
-    call = _call(settings, held, origin)
-    start = _start(settings, held, origin)
+        def tell(kind: EventType, facts: Mapping[str, Any]) -> None:
+            action_id, now = held.action.action_id, settings.clock()
+            ledger.append(Event(kind, action_id, now, facts, held.effect_key, origin.approval_id))
+
+        tell(EventType.EXECUTION_RESUMED, {"round": held.rounds})
+        if judgement.grants is not None:
+            tell(*grants_event(judgement.grants))
+        return _Taken(held, origin, judgement.evaluation)
+
+    taken = taking.write(take, durable=True)
+    call = _call(settings, taken)
+    start = _start(settings, taken)
     outcome = execute(executor)
     return record(settings, call, start, outcome)
 
@@ -70,7 +81,8 @@ def _token(continuation: str | bytes) -> str:
     return continuation
 
 
-def _call(settings: Settings, held: HeldContinuation, origin: _Origin) -> Call:
+def _call(settings: Settings, taken: _Taken) -> Call:
+    held, origin = taken.held, taken.origin
     return Call(
         action=held.action,
         effect_key=held.effect_key,
@@ -82,11 +94,11 @@ def _call(settings: Settings, held: HeldContinuation, origin: _Origin) -> Call:
     )
 
 
-def _start(settings: Settings, held: HeldContinuation, origin: _Origin) -> Start:
+def _start(settings: Settings, taken: _Taken) -> Start:
+    held, origin, evaluation = taken.held, taken.origin, taken.evaluation
     record = held.record
     if record.lease_expires_at is None:
         raise AmbiguousEffect(effect_key=held.effect_key, action_id=record.action_id)
-    evaluation = settings.policy.evaluate(held.action)
     return Start(
         evaluation,
         Reservation(held.effect_key, record.action_id, record.attempt, record.lease_expires_at),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import NoReturn
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
-from ctrlrun.clock import iso_timestamp
+from ctrlrun.action import Action
 from ctrlrun.control.call import PRINCIPAL_EXPIRED, Call, Settings, Start
+from ctrlrun.control.denial import covered, expired_error, uncovered_error
 from ctrlrun.control.evidence import described, outcome_receipt
 from ctrlrun.control.journal import Ledger
 from ctrlrun.effect import EffectState, Reservation
-from ctrlrun.errors import AmbiguousEffect, CTRLRunError, IdentityError, Suspended
+from ctrlrun.errors import AmbiguousEffect, CTRLRunError, Suspended
 from ctrlrun.receipt import EventType
 
 log = logging.getLogger("ctrlrun.control")
@@ -19,14 +22,11 @@ log = logging.getLogger("ctrlrun.control")
 def suspend(settings: Settings, call: Call, start: Start, suspended: Suspended) -> NoReturn:
     """Hold the continuation and the whole action, and raise `suspended`.
 
-    Without a reservation there is nothing to hold it by; with an expired principal nothing is
-    held, and the effect stays as it is until its lease lapses.
+    Without a reservation there is nothing to hold it by. For a principal that has expired or that no
+    grant covers any more nothing is held, and the effect stays as it is until its lease lapses.
     """
     if start.reservation is None:
         _not_held(call, start, suspended)
-    principal = call.action.principal
-    if not settings.observe and principal.is_expired(settings.clock()):
-        _refuse_expired(call, start)
     reservation = start.reservation
 
     def work(ledger: Ledger) -> None:
@@ -35,11 +35,43 @@ def suspend(settings: Settings, call: Call, start: Start, suspended: Suspended) 
         ledger.event(EventType.EXECUTION_SUSPENDED, facts, approval_id=start.approval_id)
 
     try:
-        call.journal.write(work, durable=True)
+        refusal = None if settings.observe else _refusal(settings, call.action)
+        if refusal is None:
+            call.journal.write(work, durable=True)
     except Exception as failure:
         _abandon(settings, call, start, failure)
         raise
+    if refusal is not None:
+        _refuse(call, start, refusal)
     raise suspended
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why a call may not be held: what is raised, and the data of ACTION_DENIED."""
+
+    error: CTRLRunError
+    facts: Mapping[str, Any]
+
+
+def _refusal(settings: Settings, action: Action) -> _Refusal | None:
+    """What speaks against holding an action now: its principal's expiry, or its grants."""
+    if action.principal.is_expired(settings.clock()):
+        return _Refusal(expired_error(action), {"reason": PRINCIPAL_EXPIRED})
+    grants = covered(settings, action)
+    if grants is None or grants.passed:
+        return None
+    return _Refusal(uncovered_error(action, grants), grants.event_data())
+
+
+def _refuse(call: Call, start: Start, refusal: _Refusal) -> NoReturn:
+    call.journal.write(
+        lambda ledger: ledger.event(
+            EventType.ACTION_DENIED, refusal.facts, approval_id=start.approval_id
+        ),
+        durable=False,
+    )
+    raise refusal.error
 
 
 def _hold(
@@ -72,21 +104,6 @@ def _not_held(call: Call, start: Start, suspended: Suspended) -> NoReturn:
         durable=False,
     )
     raise suspended
-
-
-def _refuse_expired(call: Call, start: Start) -> NoReturn:
-    call.journal.write(
-        lambda ledger: ledger.event(
-            EventType.ACTION_DENIED, {"reason": PRINCIPAL_EXPIRED}, approval_id=start.approval_id
-        ),
-        durable=False,
-    )
-    expires_at = call.action.principal.expires_at
-    assert expires_at is not None
-    raise IdentityError(
-        f"{call.action.name} is not held: the principal's credential expired at "
-        f"{iso_timestamp(expires_at)}"
-    )
 
 
 def _abandon(settings: Settings, call: Call, start: Start, failure: Exception) -> None:

@@ -13,7 +13,7 @@ import pytest
 from ctrlrun.action import Action, Principal
 from ctrlrun.clock import counted_ids
 from ctrlrun.control import Control, state_path
-from ctrlrun.errors import InvalidArgument, PolicyError
+from ctrlrun.errors import InvalidArgument
 from ctrlrun.policy import Policy
 from ctrlrun.providers import LocalApprovalProvider
 from ctrlrun.sinks import JSONLEventSink
@@ -103,17 +103,18 @@ def test_a_blank_variable_is_refused_even_with_an_argument(
         build(environment="staging")
 
 
-def test_grants_that_nobody_enforces_are_said_or_refused(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_grants_that_nobody_enforces_are_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    policy = Policy.from_yaml(GRANTS, source="grants.yaml")
     with caplog.at_level(logging.WARNING, "ctrlrun"):
-        build(policy=Policy.from_yaml(GRANTS, source="grants.yaml"))
+        control = build(policy=policy)
+        control.evaluate(Action("x", {}, Principal("somebody")))
+    assert len(caplog.records) == 1
     assert "grants.yaml" in caplog.text
-    (tmp_path / "ctrlrun.yaml").write_text(GRANTS)
-    monkeypatch.delenv("CTRLRUN_STATE", raising=False)
-    with pytest.raises(PolicyError, match="authority"):
-        Control.from_file(tmp_path / "ctrlrun.yaml")
-    assert list(tmp_path.iterdir()) == [tmp_path / "ctrlrun.yaml"]
+    assert control.authority is None
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "ctrlrun"):
+        assert build(policy=policy, authority=policy.authority).authority is policy.authority
+    assert caplog.records == []
 
 
 def test_from_file_puts_store_and_events_beside_the_policy(

@@ -1,0 +1,105 @@
+"""Who proposes an action: the provider's word before the context's, where there is a provider.
+
+Nothing is written here: a call that nobody makes has no action to record it under. The table of
+what each answer of a provider means is in docs/control.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from ctrlrun.action import Principal
+from ctrlrun.control.ambient import ambient_principal, presenting
+from ctrlrun.errors import ActionDenied, IdentityError
+from ctrlrun.identity import IdentityContext, IdentityProvider
+from ctrlrun.text import inert
+
+log = logging.getLogger("ctrlrun.control")
+
+
+class Identifying:
+    """Resolves the principals of one Control."""
+
+    def __init__(
+        self, provider: IdentityProvider | None, environment: str, *, grants_enforced: bool
+    ) -> None:
+        self.provider = provider
+        self._environment = environment
+        self._grants_enforced = grants_enforced
+        self._lock = threading.Lock()
+        self._warned = False
+
+    def principal_of(self, action_name: str) -> Principal:
+        """The principal that proposes an action of this name.
+
+        Raises ActionDenied(reason="no_principal") when nobody is named, and IdentityError when the
+        provider refuses, fails, or answers with something else than a principal.
+        """
+        context = ambient_principal()
+        if self.provider is None:
+            if context is None:
+                raise no_principal(action_name)
+            return context
+        answered = self._ask(self.provider, action_name, context)
+        if answered is not None:
+            self._compare(answered, context)
+            return answered
+        if context is None or self._grants_enforced:
+            raise no_principal(action_name, "the identity provider found no credential")
+        return context
+
+    def _ask(
+        self, provider: IdentityProvider, action_name: str, context: Principal | None
+    ) -> Principal | None:
+        asked = IdentityContext(
+            action_name,
+            self._environment,
+            agent=None if context is None else context.agent,
+            user=None if context is None else context.user,
+        )
+        try:
+            with presenting(None):
+                answered: object = provider.resolve(asked)
+        except IdentityError:
+            raise
+        except Exception as error:
+            kind = type(error).__name__
+            log.warning("%s refused: the identity provider failed with %s", action_name, kind)
+            raise IdentityError(
+                f"{action_name} refused: the identity provider failed with {kind}"
+            ) from error
+        if answered is not None and not isinstance(answered, Principal):
+            kind = type(answered).__name__
+            log.warning("%s refused: the identity provider answered with %s", action_name, kind)
+            raise IdentityError(
+                f"{action_name} refused: the identity provider answered with {kind}, not a Principal"
+            )
+        return answered
+
+    def _compare(self, answered: Principal, context: Principal | None) -> None:
+        """Say once that the context names somebody else than the provider, who is believed."""
+        if context is None or (answered.agent, answered.user) == (context.agent, context.user):
+            return
+        with self._lock:
+            if self._warned:
+                return
+            self._warned = True
+        log.warning(
+            "the identity provider says %s, the context says %s; the provider is believed",
+            _named(answered),
+            _named(context),
+        )
+
+
+def no_principal(
+    action_name: str, why: str = "call it inside ctrlrun.context(agent=...)"
+) -> ActionDenied:
+    """The refusal of a call that nobody makes, logged: it leaves no other trace."""
+    log.warning("%s refused: no principal; %s", action_name, why)
+    return ActionDenied(f"{action_name} is denied: no_principal; {why}", reason="no_principal")
+
+
+def _named(principal: Principal) -> str:
+    user = "no user" if principal.user is None else f"user {inert(principal.user)}"
+    return f"agent {inert(principal.agent)} with {user}"
