@@ -30,7 +30,7 @@ from ctrlrun_tui.following import FollowingApp
 from ctrlrun_tui.frames import thinning
 from ctrlrun_tui.layout import HORIZONTAL_BREAKPOINTS, VERTICAL_BREAKPOINTS, Layout, layout_for
 from ctrlrun_tui.loading import load_the_rest
-from ctrlrun_tui.screens.view import ViewScreen
+from ctrlrun_tui.screens.base import Framed
 from ctrlrun_tui.sitting import Sitting, check_terminal, open_sitting
 from ctrlrun_tui.theme import OTHER_THEMES, THEMES, Palette, palette_for
 
@@ -60,7 +60,7 @@ class ConsoleApp(FollowingApp, inherit_bindings=False):
         Binding("ctrl+l", "redraw", show=False, priority=True),
     ]
 
-    def __init__(self, sitting: Sitting, views: Mapping[str, Callable[[], ViewScreen]]) -> None:
+    def __init__(self, sitting: Sitting, views: Mapping[str, Callable[[], Framed[None]]]) -> None:
         self.palette_now: Palette = palette_for(sitting.theme, no_color=sitting.no_color)
         super().__init__(sitting, ansi_color=True if sitting.no_color else None)
         for name, make in views.items():

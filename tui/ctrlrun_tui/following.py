@@ -24,7 +24,6 @@ from ctrlrun_tui.data.models import Line, Live, Notice, Reach, Role, Span, Where
 from ctrlrun_tui.data.worker import DataThread, News
 from ctrlrun_tui.ending import internal
 from ctrlrun_tui.screens.base import Framed
-from ctrlrun_tui.screens.view import ViewScreen
 from ctrlrun_tui.sitting import Sitting
 
 NEWS_KEPT = 200
@@ -126,8 +125,7 @@ class FollowingApp(App[int], inherit_bindings=False):
         if news.store_replaced:
             self.say("the store was replaced by another one; everything is read again", Role.NEEDS)
             for screen in self.framed:
-                if isinstance(screen, ViewScreen):
-                    screen.store_replaced()
+                screen.store_replaced()
         if news.changed or news.store_replaced:
             self._news.extend(fed.event for fed in news.events)
             self.count()

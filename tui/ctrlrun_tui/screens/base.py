@@ -92,6 +92,9 @@ class Framed(Screen[T], inherit_bindings=False):
     def on_store_changed(self) -> None:
         """Something was committed: what is on the screen may be read again."""
 
+    def store_replaced(self) -> None:
+        """Another store stands at this place: nothing that was read is of it. Told to every screen."""
+
     def has_draft(self) -> str | None:
         """What would be lost by leaving (`a note`), or None."""
         return None

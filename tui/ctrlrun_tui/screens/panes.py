@@ -14,7 +14,7 @@ from ctrlrun_tui.actions import Action
 from ctrlrun_tui.data.models import Column, Lane, Row
 from ctrlrun_tui.data.sources import BOTTOM, TOP
 from ctrlrun_tui.layout import Layout
-from ctrlrun_tui.screens.base import Framed
+from ctrlrun_tui.screens.filtering import FilterScreen
 from ctrlrun_tui.widgets.detail import DetailPane
 from ctrlrun_tui.widgets.filter_bar import FilterBar
 from ctrlrun_tui.widgets.separator import Separator
@@ -29,7 +29,7 @@ class Plain(Container):
     BLANK = True
 
 
-class PanesScreen(Framed[None], inherit_bindings=False):
+class PanesScreen(FilterScreen, inherit_bindings=False):
     """A screen of a list and a detail, with every key of a list."""
 
     COLUMNS: ClassVar[tuple[Column, ...]]
@@ -50,10 +50,6 @@ class PanesScreen(Framed[None], inherit_bindings=False):
 
     def detail_wanted(self) -> None:
         """The detail is on the screen now: read it if it is due."""
-        raise NotImplementedError
-
-    def take_filter_off(self) -> bool:
-        """Show everything again; whether a filter was set."""
         raise NotImplementedError
 
     def show_view_line(self) -> None:
@@ -93,9 +89,8 @@ class PanesScreen(Framed[None], inherit_bindings=False):
         return self.query_one("#detail", DetailPane)
 
     @property
-    def bar(self) -> FilterBar:
-        """The filter's field."""
-        return self.query_one("#filter", FilterBar)
+    def main(self) -> VirtualList:
+        return self.list
 
     @property
     def current_row(self) -> Row | None:

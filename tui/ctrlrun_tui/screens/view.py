@@ -12,11 +12,10 @@ from contextlib import closing
 from datetime import datetime, timedelta
 from typing import ClassVar
 
-from textual import events, on, work
-from textual.widgets import Input
+from textual import on, work
 from textual.worker import get_current_worker
 
-from ctrlrun.errors import CTRLRunError, FilterError
+from ctrlrun.errors import CTRLRunError
 from ctrlrun.state import PagedReader
 from ctrlrun_tui.data.messages import DetailRead, ReadFailed, RowsRead, ViewRead
 from ctrlrun_tui.data.models import Detail, Line, Live, Role, Row, Span
@@ -43,7 +42,6 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
 
     def __init__(self) -> None:
         super().__init__()
-        self.filter_text = ""
         self._detail_number = 0
         self._detail_read_at: datetime | None = None
         self._detail_due = False
@@ -68,9 +66,6 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
     def view_line(self, reader: PagedReader, now: datetime) -> tuple[Line, Line]:
         """The view line: name and counts, and what stands at its right edge. Called in a worker."""
         raise NotImplementedError
-
-    def check_filter(self, text: str, now: datetime) -> None:
-        """FilterError when a filter cannot be read."""
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -254,58 +249,9 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
 
     # --- the filter ------------------------------------------------------------------------------
 
-    def do_filter(self) -> None:
-        """Open the field, with the filter that is set."""
-        self.add_class("-filtering")
-        self.bar.set(self.filter_text)
-        self.set_focus(self.bar.field)
-
-    def take_key(self, event: events.Key) -> bool:
-        if not self.has_class("-filtering"):
-            return False
-        if event.key == "enter":
-            self._apply_filter(self.bar.value)
-        elif event.key in ("escape", "tab", "shift+tab"):
-            self._close_filter()
-        return True
-
-    @on(Input.Changed)
-    def _filter_typed(self, message: Input.Changed) -> None:
-        """Say what is wrong with it while it is typed."""
-        message.stop()
-        if self.has_class("-filtering"):
-            self._filter_error(message.value)
-
-    def _filter_error(self, text: str) -> bool:
-        try:
-            self.check_filter(text, self.console_app.clock())
-        except FilterError as error:
-            self.console_app.say(self.console_app.glyphs.said(str(error)), Role.NEEDS)
-            return True
-        self.console_app.say("")
-        return False
-
-    def _apply_filter(self, text: str) -> None:
-        if self._filter_error(text):
-            return
-        self._close_filter()
-        self.set_filter(text.strip())
-
-    def set_filter(self, text: str) -> None:
-        """Show what matches from now on."""
-        if text != self.filter_text:
-            self.filter_text = text
-            self.start_over()
-            self.show_view_line()
-
-    def take_filter_off(self) -> bool:
-        had_one = bool(self.filter_text)
-        self.set_filter("")
-        return had_one
-
-    def _close_filter(self) -> None:
-        self.remove_class("-filtering")
-        self.set_focus(self.list)
+    def filter_changed(self) -> None:
+        self.start_over()
+        self.show_view_line()
 
 
 def reason_of(error: Exception) -> str:
