@@ -8,7 +8,9 @@ what a document means. The rules are in docs/policy.md.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -43,6 +45,25 @@ def read_document(text: str, *, source: str) -> dict[Any, Any]:
     if not isinstance(value, dict):
         raise PolicyError(f"{source}: must be a mapping, not {described(value)}")
     return value
+
+
+def read_file(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """The text of a document's file, and its absolute path, which is the source of its messages.
+
+    Raises PolicyError, one line with the path, for a file that is missing, unreadable, a directory
+    or not UTF-8; InvalidArgument for what is no path.
+    """
+    try:
+        file = Path(path).absolute()
+    except TypeError:
+        raise InvalidArgument(f"a document's path must be a str or a path, not {path!r}") from None
+    try:
+        return file.read_bytes().decode("utf-8"), str(file)
+    except UnicodeDecodeError as error:
+        raise PolicyError(f"{file}: is not UTF-8: {error.reason} at byte {error.start}") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise PolicyError(f"{file}: cannot be read: {why}") from None
 
 
 def described(value: object) -> str:

@@ -1,8 +1,8 @@
-"""The patterns of grants: which are well formed.
+"""The patterns of grants: which are well formed, what one matches, and which lie inside which.
 
 A pattern is split into segments, on `.` for actions, on `:` for resources, not at all for subjects.
 A segment is literal, or a literal and one trailing `*`; a last segment may be `**` when those before
-it are all literal. The rules are in docs/policy.md.
+it are all literal. The rules are in docs/authority.md.
 """
 
 from __future__ import annotations
@@ -43,6 +43,47 @@ def pattern_fault(pattern: object, *, separator: str | None) -> str | None:
         if fault is not None:
             return f"pattern {pattern!r}: {fault}"
     return None
+
+
+def matches(pattern: str, value: str, *, separator: str | None) -> bool:
+    """Whether a well-formed pattern matches a value; upper and lower case differ.
+
+    `separator` is that of the pattern's kind, None for a subject.
+    """
+    wanted = _segments(pattern, separator)
+    found = _segments(value, separator)
+    if wanted[-1] == "**" and separator:
+        fixed = wanted[:-1]
+        return len(found) > len(fixed) and found[: len(fixed)] == fixed
+    return len(found) == len(wanted) and all(map(_segment_matches, wanted, found))
+
+
+def contains(pattern: str, other: str, *, separator: str | None) -> bool:
+    """Whether every value that `other` matches is matched by `pattern` too; both well formed."""
+    outer = _segments(pattern, separator)
+    inner = _segments(other, separator)
+    if outer[-1] == "**" and separator:
+        fixed = outer[:-1]
+        return len(inner) > len(fixed) and inner[: len(fixed)] == fixed
+    if inner[-1] == "**" and separator:
+        return False  # any number of segments does not fit into a fixed number
+    return len(inner) == len(outer) and all(map(_segment_contains, outer, inner))
+
+
+def _segments(text: str, separator: str | None) -> list[str]:
+    return text.split(separator) if separator else [text]
+
+
+def _segment_matches(segment: str, found: str) -> bool:
+    if segment.endswith("*"):
+        return found.startswith(segment[:-1])
+    return found == segment
+
+
+def _segment_contains(outer: str, inner: str) -> bool:
+    if outer.endswith("*"):
+        return inner.removesuffix("*").startswith(outer[:-1])
+    return inner == outer
 
 
 def _segment_fault(segment: str) -> str | None:

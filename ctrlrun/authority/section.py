@@ -1,13 +1,13 @@
-"""The `authority:` section of a document: parsed, checked, and in the form that is hashed.
+"""Grants as documents write them: the `authority:` section, and a single grant to hand on.
 
-It reads what a section says; it decides nothing about actions. The rules are in docs/policy.md.
+It reads and checks what is written; it decides nothing about actions. The rules are in
+docs/authority.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date, datetime
-from types import MappingProxyType
 from typing import Any
 
 from ctrlrun.authority.grants import (
@@ -15,10 +15,9 @@ from ctrlrun.authority.grants import (
     DELEGATION_ID_PREFIX,
     Grant,
     Subject,
-    grant_form,
 )
 from ctrlrun.conditions import parse_conditions
-from ctrlrun.documents import described, mapping_at, refuse_unknown_keys
+from ctrlrun.documents import described, mapping_at, read_document, refuse_unknown_keys
 from ctrlrun.errors import InvalidArgument, PolicyError
 
 _SECTION_KEYS = ("grants", "max_delegation_depth")
@@ -32,67 +31,13 @@ _GRANT_KEYS = (
     "expires_at",
     "delegable",
 )
-_REQUIRED_GRANT_KEYS = ("id", "subject", "actions")
+_REQUIRED_GRANT_KEYS = ("subject", "actions")
 _SUBJECT_KEYS = ("agent", "user")
+_SCHEMAS = ("ctrlrun.policy/v3", "ctrlrun.policy/v4")
 
 
-class Authority:
-    """The grants that a document or a program holds, by id; read-only.
-
-    Raises InvalidArgument for a negative `max_delegation_depth`, or grants that are not `Grant`s
-    under their own ids.
-    """
-
-    __slots__ = ("_grants", "_max_delegation_depth", "_source")
-
-    def __init__(
-        self,
-        grants: Mapping[str, Grant],
-        *,
-        max_delegation_depth: int = DEFAULT_MAX_DELEGATION_DEPTH,
-        source: str = "<string>",
-    ) -> None:
-        if not isinstance(grants, Mapping):
-            raise InvalidArgument("grants must be a mapping of ids to grants")
-        for grant_id, grant in grants.items():
-            if not isinstance(grant, Grant) or grant.id != grant_id:
-                raise InvalidArgument(f"grants: {grant_id!r} must be the id of the Grant under it")
-        if isinstance(max_delegation_depth, bool) or not isinstance(max_delegation_depth, int):
-            raise InvalidArgument("max_delegation_depth must be an int")
-        if max_delegation_depth < 0:
-            raise InvalidArgument("max_delegation_depth must not be negative")
-        self._grants = MappingProxyType(dict(grants))
-        self._max_delegation_depth = max_delegation_depth
-        self._source = source
-
-    @property
-    def grants(self) -> Mapping[str, Grant]:
-        """The grants by id, in the order of the document."""
-        return self._grants
-
-    @property
-    def max_delegation_depth(self) -> int:
-        """How many delegations may stand between a grant and its last holder; 0 means none."""
-        return self._max_delegation_depth
-
-    @property
-    def source(self) -> str:
-        """Where the grants were written."""
-        return self._source
-
-
-def authority_form(authority: Authority | None) -> dict[str, Any] | None:
-    """An authority in the form that enters a policy's hash; None for none."""
-    if authority is None:
-        return None
-    return {
-        "grants": {grant_id: grant_form(grant) for grant_id, grant in authority.grants.items()},
-        "max_delegation_depth": authority.max_delegation_depth,
-    }
-
-
-def parse_section(section: object, *, source: str) -> Authority:
-    """The parsed `authority:` section of a document that was read from `source`.
+def read_section(section: object, *, source: str) -> tuple[dict[str, Grant], int]:
+    """The grants by id and the maximal depth of a parsed `authority:` section of `source`.
 
     Raises PolicyError, naming the source and `grants[i]`, for whatever a section must not hold.
     """
@@ -104,7 +49,39 @@ def parse_section(section: object, *, source: str) -> Authority:
     depth = mapping.get("max_delegation_depth", DEFAULT_MAX_DELEGATION_DEPTH)
     if isinstance(depth, bool) or not isinstance(depth, int) or depth < 0:
         raise PolicyError(f"{where}: max_delegation_depth must be an int from 0, not {depth!r}")
-    return Authority(grants, max_delegation_depth=depth, source=source)
+    return grants, depth
+
+
+def section_of(text: str, *, source: str, standalone: bool) -> object:
+    """The `authority:` section of a YAML text, still to be read.
+
+    Other keys at the top are a policy's business, unless the document stands alone. Raises
+    PolicyError for text that is no document, has no such section, or an older schema.
+    """
+    document = read_document(text, source=source)
+    schema = document.get("schema")
+    if schema not in _SCHEMAS:
+        found = f"is {schema!r}" if "schema" in document else "is missing"
+        raise PolicyError(
+            f"{source}: authority needs schema {_SCHEMAS[0]} or later, one of "
+            f"{', '.join(_SCHEMAS)}; schema {found}"
+        )
+    if standalone:
+        refuse_unknown_keys(document, ("schema", "authority"), source)
+    if "authority" not in document:
+        raise PolicyError(f"{source}: authority is missing; it has no grants to enforce")
+    return document["authority"]
+
+
+def grant_from_yaml(text: str, *, source: str = "<string>") -> Grant:
+    """The grant that a YAML text holds, to be handed on: with the empty id, which is assigned later.
+
+    Raises PolicyError, naming the source, for text that is no grant or brings an id of its own.
+    """
+    mapping = read_document(text, source=source)
+    if "id" in mapping:
+        raise PolicyError(f"{source}: id is assigned when the grant is handed on; leave it out")
+    return _built("", mapping, source)
 
 
 def _grants(items: object, where: str) -> dict[str, Grant]:
@@ -123,18 +100,27 @@ def _grant(item: object, where: str) -> Grant:
     mapping = mapping_at(item, where)
     _refuse_mode(mapping, where)
     refuse_unknown_keys(mapping, _GRANT_KEYS, where)
-    for key in _REQUIRED_GRANT_KEYS:
-        if key not in mapping:
-            raise PolicyError(f"{where}: {key} is missing")
-    for key, value in mapping.items():
-        if value is None:
-            raise PolicyError(f"{where}: {key} is null; leave the key out instead")
+    if "id" not in mapping:
+        raise PolicyError(f"{where}: id is missing")
     grant_id = mapping["id"]
     if not isinstance(grant_id, str) or not grant_id or grant_id.startswith(DELEGATION_ID_PREFIX):
         raise PolicyError(
             f"{where}: id must be a non-empty string that does not start with "
             f"{DELEGATION_ID_PREFIX}, not {grant_id!r}"
         )
+    return _built(grant_id, mapping, where)
+
+
+def _built(grant_id: str, mapping: Mapping[Any, Any], where: str) -> Grant:
+    """The grant of a mapping, whose id was looked at."""
+    _refuse_mode(mapping, where)
+    refuse_unknown_keys(mapping, _GRANT_KEYS, where)
+    for key in _REQUIRED_GRANT_KEYS:
+        if key not in mapping:
+            raise PolicyError(f"{where}: {key} is missing")
+    for key, value in mapping.items():
+        if value is None:
+            raise PolicyError(f"{where}: {key} is null; leave the key out instead")
     fields = {key: value for key, value in mapping.items() if key not in ("id", "subject")}
     if "constraints" in mapping:
         fields["constraints"] = _constraints(mapping["constraints"], f"{where}: constraints")
