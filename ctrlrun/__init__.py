@@ -20,6 +20,14 @@ from ctrlrun._version import __version__ as __version__
 if TYPE_CHECKING:
     from ctrlrun.action import Action, Principal, action_hash, canonicalize
     from ctrlrun.approval import Approval, ApprovalProvider, ApprovalRequest
+    from ctrlrun.authority import (
+        Authority,
+        AuthorityResult,
+        Delegation,
+        DelegationRecord,
+        Grant,
+        Subject,
+    )
     from ctrlrun.canonical import canonical_bytes
     from ctrlrun.conditions import Condition, Decision, parse_conditions
     from ctrlrun.control import Control, context, protect, with_approval
@@ -58,6 +66,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "action": ("Action", "Principal", "action_hash", "canonicalize"),
     "approval": ("Approval", "ApprovalProvider", "ApprovalRequest"),
+    "authority": (
+        "Authority",
+        "AuthorityResult",
+        "Delegation",
+        "DelegationRecord",
+        "Grant",
+        "Subject",
+    ),
     "canonical": ("canonical_bytes",),
     "conditions": ("Condition", "Decision", "parse_conditions"),
     "control": ("Control", "context", "protect", "with_approval"),
@@ -105,18 +121,23 @@ __all__ = [
     "ApprovalRequest",
     "ApprovalRequired",
     "ApprovalTimeout",
+    "Authority",
     "AuthorityDenied",
     "AuthorityEscalation",
+    "AuthorityResult",
     "CTRLRunError",
     "Condition",
     "Control",
     "Decision",
+    "Delegation",
+    "DelegationRecord",
     "DuplicateEffect",
     "EffectKeyError",
     "EffectRecord",
     "EffectState",
     "Event",
     "EventSink",
+    "Grant",
     "HeaderIdentityProvider",
     "IdentityContext",
     "IdentityError",
@@ -137,6 +158,7 @@ __all__ = [
     "ScriptedApprovalProvider",
     "StateStore",
     "StaticIdentityProvider",
+    "Subject",
     "Suspended",
     "action_hash",
     "canonical_bytes",
