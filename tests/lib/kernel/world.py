@@ -31,6 +31,8 @@ actions:
 
 CODES = {
     EventType.ACTION_PROPOSED: "PROP",
+    EventType.AUTHORITY_RESOLVED: "AUTH+",
+    EventType.AUTHORITY_DENIED: "AUTH-",
     EventType.POLICY_EVALUATED: "EVAL",
     EventType.APPROVAL_REQUESTED: "REQ",
     EventType.APPROVAL_CONSUMED: "CONS",
@@ -49,6 +51,9 @@ CODES = {
     EventType.RECONCILIATION_STARTED: "RST",
     EventType.RECONCILIATION_RESOLVED: "RRS",
     EventType.EFFECT_RESOLVED: "ERES",
+    EventType.DELEGATION_CREATED: "DCRE",
+    EventType.DELEGATION_REVOKED: "DREV",
+    EventType.DELEGATION_REJECTED: "DREJ",
 }
 
 
