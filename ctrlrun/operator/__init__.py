@@ -16,6 +16,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ctrlrun.operator.arrangement import Entry as Entry
     from ctrlrun.operator.arrangement import EntryKind as EntryKind
+    from ctrlrun.operator.authority_shelf import AuthorityShelf as AuthorityShelf
+    from ctrlrun.operator.authority_source import AuthorityUnread as AuthorityUnread
+    from ctrlrun.operator.authority_source import read_authority as read_authority
+    from ctrlrun.operator.authority_state import AuthorityRow as AuthorityRow
+    from ctrlrun.operator.authority_state import GrantStanding as GrantStanding
+    from ctrlrun.operator.authority_state import GrantState as GrantState
+    from ctrlrun.operator.authority_state import Standings as Standings
+    from ctrlrun.operator.authority_tree import GrantNode as GrantNode
+    from ctrlrun.operator.authority_tree import NodeKind as NodeKind
+    from ctrlrun.operator.beneath import Beneath as Beneath
+    from ctrlrun.operator.beneath import Covered as Covered
     from ctrlrun.operator.delegating import RevokeOutcome as RevokeOutcome
     from ctrlrun.operator.delegating import delegate as delegate
     from ctrlrun.operator.delegating import revoke as revoke
@@ -25,6 +36,7 @@ if TYPE_CHECKING:
     from ctrlrun.operator.difference import Part as Part
     from ctrlrun.operator.difference import Sign as Sign
     from ctrlrun.operator.difference import differing as differing
+    from ctrlrun.operator.endings import Ending as Ending
     from ctrlrun.operator.facts import ApprovalFacts as ApprovalFacts
     from ctrlrun.operator.facts import EarlierRequest as EarlierRequest
     from ctrlrun.operator.facts import EffectFacts as EffectFacts
@@ -97,6 +109,25 @@ _HOME = {
             "delegate",
             "revoke",
         ),
+        "authority_shelf": ("AuthorityShelf",),
+        "authority_source": (
+            "AuthorityUnread",
+            "read_authority",
+        ),
+        "authority_state": (
+            "AuthorityRow",
+            "GrantStanding",
+            "GrantState",
+            "Standings",
+        ),
+        "authority_tree": (
+            "GrantNode",
+            "NodeKind",
+        ),
+        "beneath": (
+            "Beneath",
+            "Covered",
+        ),
         "desk": (
             "Desk",
             "ReadingDesk",
@@ -107,6 +138,7 @@ _HOME = {
             "Sign",
             "differing",
         ),
+        "endings": ("Ending",),
         "facts": (
             "ApprovalFacts",
             "EarlierRequest",

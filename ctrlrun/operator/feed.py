@@ -102,8 +102,8 @@ class Feed:
     """The live feed of one store.
 
     `source` is a desk, or what opens a reader (in the feed's thread); `events_path` is the events
-    file to follow, None for none; `policy_path` is watched for changes. With `receipts` batches
-    hold new receipts too. It starts behind what the store holds at the first poll, or behind
+    file to follow, None for none; `policy_path`, and `authority_path` where the grants are a
+    document of their own, are watched for changes. With `receipts` batches hold new receipts too. It starts behind what the store holds at the first poll, or behind
     `after_event_id`.
     """
 
@@ -113,6 +113,7 @@ class Feed:
         events_path: Path | None = None,
         *,
         policy_path: Path | None = None,
+        authority_path: Path | None = None,
         after_event_id: int | None = None,
         receipts: bool = False,
         batch: int = BATCH,
@@ -129,7 +130,8 @@ class Feed:
             batch=batch,
         )
         self._file = None if events_path is None else EventsFile(events_path)
-        self._policy = None if policy_path is None else WatchedFile(policy_path)
+        documents = [path for path in (policy_path, authority_path) if path is not None]
+        self._documents = [WatchedFile(path) for path in documents]
         self._clock = clock
         self._monotonic = monotonic
         self._strays = _Strays()
@@ -142,7 +144,7 @@ class Feed:
         self._more = False
         self._wakened = threading.Condition()
         self._woken = self._stirred = self._stopped = False
-        files = [path for path in (store_path, events_path, policy_path) if path is not None]
+        files = [path for path in (store_path, events_path, *documents) if path is not None]
         self._watcher = FileWatcher(files if watch else (), self._stir)
         self._watcher.start()
 
@@ -194,7 +196,7 @@ class Feed:
         self._unparseable += told.unparseable
         for event in told.events:
             self._strays.hear(event, self._tail.last_id, self._polled)
-        policy_changed = self._policy is not None and self._policy.has_changed()
+        changed = [document.has_changed() for document in self._documents]
         was_good = self._good_monotonic
         found = self._read_store(woken=woken)
         self._more = told.more or (found is not None and found.more)
@@ -203,7 +205,7 @@ class Feed:
             receipts=() if found is None else found.receipts,
             changed=found is not None and found.changed,
             more=self._more,
-            policy_changed=policy_changed,
+            policy_changed=any(changed),
             store_replaced=found is not None and found.replaced,
             notices=told.notices,
             unparseable=self._unparseable,

@@ -124,7 +124,8 @@ class Filter:
 
     def matches_item(self, row: InboxRow, *, now: datetime | None = None) -> bool:
         """Whether an item of the inbox passes."""
-        record = row.approval or row.effect
+        ending = None if row.ending is None else row.ending.row
+        record = row.approval or row.effect or ending
         assert record is not None
         return self.matches(record, action=row.action, effect_key=row.effect_key, now=now)
 
@@ -143,7 +144,7 @@ class Filter:
                 return _effects_page(exact, self.now)
             case RowKind.APPROVALS:
                 return _approvals_page(exact, self.now)
-            case RowKind.INBOX:
+            case RowKind.INBOX | RowKind.AUTHORITY:
                 return {}
 
     def exact(self, field: str) -> str | None:

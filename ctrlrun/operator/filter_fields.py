@@ -5,21 +5,30 @@ A table and the functions behind it; `filter` reads the language and compares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.conditions import Decision
 from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun.operator.authority_state import AuthorityRow, GrantState
+from ctrlrun.operator.endings import ENDING_WITHIN
+from ctrlrun.operator.grant_words import limits_texts
 from ctrlrun.operator.seen import SeenAction, action_of_request
 from ctrlrun.operator.wording import json_text
 from ctrlrun.receipt import Event, EventType, Receipt, ReceiptResult
 
-Row = Receipt | Event | EffectRecord | ApprovalRecord
+Row = Receipt | Event | EffectRecord | ApprovalRecord | AuthorityRow
 Texts = tuple[str, ...]
+
+_ALWAYS = datetime.min.replace(tzinfo=UTC)
+"""Since when a grant of the document stands: nobody knows."""
+
+ENDING = "ending"
+"""The state of a grant that ends within the hour, beside that of where it stands."""
 
 LAPSED = "lapsed"
 """The state of an effect whose lease ran out without an outcome, by the clock."""
@@ -32,7 +41,8 @@ class RowKind(StrEnum):
     EVENTS = "events"
     EFFECTS = "effects"
     APPROVALS = "approvals"
-    INBOX = "inbox"  # approvals and effects together
+    INBOX = "inbox"  # approvals, effects, and grants that end soon
+    AUTHORITY = "authority"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,9 @@ def moment_of(row: Row) -> datetime:
             return row.updated_at
         case ApprovalRecord():
             return row.request.created_at
+        case AuthorityRow():
+            record = row.node.record
+            return _ALWAYS if record is None else record.created_at
 
 
 def subject_of(
@@ -100,15 +113,45 @@ def _data(*keys: str) -> Extract:
 def _of_action(name: str) -> Extract:
     def extract(subject: Subject) -> Iterator[object]:
         action = subject.action
-        yield None if action is None else getattr(action, name)
+        if isinstance(subject.row, AuthorityRow):
+            yield from _of_grant(subject.row, name)
+        else:
+            yield None if action is None else getattr(action, name)
 
     return extract
 
 
+def _of_grant(row: AuthorityRow, name: str) -> Sequence[object]:
+    """The patterns of a grant that say what an action's attribute says."""
+    if row.grant is None:
+        return ()
+    match name:
+        case "name":
+            return row.grant.actions
+        case "resource":
+            return row.grant.resources or ()
+        case _:
+            return row.grant.environments or ()
+
+
 def _of_principal(name: str) -> Extract:
     def extract(subject: Subject) -> Iterator[object]:
+        if isinstance(subject.row, AuthorityRow):
+            grant = subject.row.grant
+            yield None if grant is None else getattr(grant.subject, name)
+            return
         holder = subject.row if isinstance(subject.row, Receipt) else subject.action
         yield None if holder is None else getattr(holder.principal, name)
+
+    return extract
+
+
+def _of_delegation(*columns: str) -> Extract:
+    """Columns of a delegation's row; a grant of the document has none."""
+
+    def extract(subject: Subject) -> Iterator[object]:
+        record = subject.row.node.record if isinstance(subject.row, AuthorityRow) else None
+        return (getattr(record, column, None) for column in columns)
 
     return extract
 
@@ -134,6 +177,17 @@ def _state(subject: Subject) -> Iterator[object]:
         yield row.state
         if row.lease_is_lapsed(subject.now):
             yield LAPSED
+    elif isinstance(row, AuthorityRow):
+        yield row.outlook.at(subject.now).state
+        if ends_soon(row, subject.now):
+            yield ENDING
+
+
+def ends_soon(row: AuthorityRow, now: datetime) -> bool:
+    """Whether it counts now, and will not in an hour."""
+    ends_at = row.outlook.ends_at
+    soon = ends_at is not None and ends_at <= now + ENDING_WITHIN
+    return soon and row.outlook.at(now).is_live
 
 
 def _controls(subject: Subject) -> Iterator[object]:
@@ -146,6 +200,8 @@ def _request_id(subject: Subject) -> Iterator[object]:
     if isinstance(row, ApprovalRecord):
         yield row.approval_id
         yield row.request.action.action_id
+    elif isinstance(row, AuthorityRow):
+        yield row.node.node_id
     else:
         yield getattr(row, "action_id", None)
 
@@ -157,6 +213,8 @@ def _said(subject: Subject) -> Iterator[object]:
         yield json_text(dict(row.data))
     elif isinstance(row, Receipt):
         yield json_text(dict(row.arguments))
+    elif isinstance(row, AuthorityRow) and row.grant is not None:
+        yield from limits_texts(row.grant)
     if subject.action is not None:
         yield json_text(dict(subject.action.arguments))
 
@@ -225,6 +283,18 @@ _APPROVALS: dict[str, Extract] = {
 _INBOX: dict[str, Extract] = _EFFECTS | {
     "approver": _attribute("approver", "resolved_by"),
 }
+_AUTHORITY: dict[str, Extract] = {
+    "state": _state,
+    "id": _request_id,
+    "parent": _of_delegation("parent_id"),
+    "agent": _of_principal("agent"),
+    "user": _of_principal("user"),
+    "action": _of_action("name"),
+    "resource": _of_action("resource"),
+    "environment": _of_action("environment"),
+    "by": _of_delegation("created_by_agent", "created_by_user", "revoked_by"),
+    "via": _of_delegation("created_via"),
+}
 
 FIELDS: dict[RowKind, dict[str, Extract]] = {
     RowKind.RECEIPTS: _RECEIPTS,
@@ -232,6 +302,7 @@ FIELDS: dict[RowKind, dict[str, Extract]] = {
     RowKind.EFFECTS: _EFFECTS,
     RowKind.APPROVALS: _APPROVALS,
     RowKind.INBOX: _INBOX,
+    RowKind.AUTHORITY: _AUTHORITY,
 }
 
 EVERYWHERE: dict[RowKind, tuple[Extract, ...]] = {
@@ -242,7 +313,7 @@ EVERYWHERE: dict[RowKind, tuple[Extract, ...]] = {
 TIMES = ("since", "until")
 """Fields that take a time; every kind of row has them."""
 
-EXACT_CASE = frozenset({"key", "id", "approval", "control", "policy", "hash"})
+EXACT_CASE = frozenset({"key", "id", "parent", "approval", "control", "policy", "hash"})
 """Fields in which upper and lower case are different things."""
 
 # --- values that are known -----------------------------------------------------------------------
@@ -260,7 +331,8 @@ KNOWN: dict[RowKind, dict[str, frozenset[str]]] = {
     },
     RowKind.EFFECTS: {"state": _EFFECT_STATES | {LAPSED}},
     RowKind.APPROVALS: {"state": _STATUSES},
-    RowKind.INBOX: {"state": _EFFECT_STATES | _STATUSES | {LAPSED}},
+    RowKind.INBOX: {"state": _EFFECT_STATES | _STATUSES | {LAPSED, ENDING}},
+    RowKind.AUTHORITY: {"state": frozenset(state.value for state in GrantState) | {ENDING}},
 }
 """All values that a field can have: another one is a slip of the pen, not an empty list."""
 

@@ -6,7 +6,7 @@ expired here. Nothing in a lane is resolved by its age. The rules are in docs/co
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,7 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
+from ctrlrun.clock import column_timestamp
 from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun.operator.endings import Ending
 from ctrlrun.operator.lookups import Lookups, RefusedPresentation, lookups
 from ctrlrun.operator.pages import PAGE
 from ctrlrun.operator.searching import search
@@ -44,6 +46,7 @@ class Lane(StrEnum):
     AMBIGUOUS = "AMBIGUOUS"  # effects that a person has to resolve, oldest first
     LAPSED = "lapsed"  # leases without outcome: the next attempt makes them AMBIGUOUS
     UNSPENT = "unspent"  # granted, and not yet presented by the agent
+    ENDING = "ending"  # grants and delegations that end within the hour
 
 
 _LANE_OF_STATE = {
@@ -54,16 +57,18 @@ _LANE_OF_STATE = {
     "lapsed": Lane.LAPSED,
     "reserved": Lane.LAPSED,
     "executing": Lane.LAPSED,
+    "ending": Lane.ENDING,
 }
 """Where items of a state stand; of any other state there are none."""
 
 
 @dataclass(frozen=True, slots=True)
 class InboxRow:
-    """One item. `item_id` is the request's id or the effect key; exactly one record is set.
+    """One item; exactly one of `approval`, `effect`, `ending` is set.
 
-    `since` is what its age counts from, `until` the stored expiry or lease end. `asked_again` says
-    that the same effect was also asked about with other arguments.
+    `item_id` is the request's id, the effect key, or the key of a line in the tree of grants. `since`
+    is what its age counts from, `until` the stored expiry or lease end. `asked_again` says that the
+    same effect was also asked about with other arguments.
     """
 
     lane: Lane
@@ -76,6 +81,7 @@ class InboxRow:
     effect: EffectRecord | None = None
     asked_again: bool = False
     refused: RefusedPresentation | None = None
+    ending: Ending | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,7 @@ class InboxCounts:
     ambiguous: int
     lapsed: int
     unspent: int
+    ending: int = 0  # where the grants were looked at
 
     @property
     def needs_answer(self) -> int:
@@ -120,8 +127,11 @@ def lane_page(
     limit: int,
     from_end: bool = False,
     wanted: Filter | None = None,
+    endings: Sequence[Ending] = (),
 ) -> LanePage:
     """A page of one lane; without a cursor its beginning (the most urgent rows), or its end.
+
+    `endings` are the grants that end within the hour, for their lane: it is made of them.
 
     With `wanted`, the items that pass the filter: a page may then bring a few more than `limit`,
     and fewer although others follow, where hardly any passes. Expired requests come in one page,
@@ -131,6 +141,8 @@ def lane_page(
         after = START
     if lane is Lane.EXPIRED:
         return _expired_lane(reader, now, limit, wanted)
+    if lane is Lane.ENDING:
+        return _ending_lane(endings, now, before=before, after=after, limit=limit, wanted=wanted)
     look = lookups(reader)
     read = partial(_records_page, reader, lane, now)
     if wanted is None or wanted.is_empty:
@@ -147,7 +159,9 @@ def lane_page(
     return LanePage(lane, rows, found.before, found.after, found.damaged, found.exhausted)
 
 
-def hidden_count(reader: PagedReader, wanted: Filter, now: datetime) -> tuple[int, bool]:
+def hidden_count(
+    reader: PagedReader, wanted: Filter, now: datetime, *, endings: Sequence[Ending] = ()
+) -> tuple[int, bool]:
     """How many items of all lanes a filter hides, and whether it may be more than that."""
 
     look = lookups(reader)
@@ -155,8 +169,10 @@ def hidden_count(reader: PagedReader, wanted: Filter, now: datetime) -> tuple[in
     def is_hidden(record: Record) -> bool:
         return not _passes(look, wanted, now, record)
 
-    hidden, left = 0, LOOKED_AT
+    hidden, left = sum(not wanted.matches(each.row, now=now) for each in endings), LOOKED_AT
     for lane in Lane:
+        if lane is Lane.ENDING:
+            continue
         if lane is Lane.EXPIRED:
             hidden += sum(map(is_hidden, _expired_page(reader, now, PAGE).items))
             continue
@@ -181,7 +197,7 @@ def inbox_counts(reader: PagedReader, now: datetime) -> InboxCounts:
 
 
 def inbox_row(reader: PagedReader, lane: Lane, item_id: str, now: datetime) -> InboxRow | None:
-    """One item read again, None when it is no longer in that lane."""
+    """One item read again, None when it is no longer in that lane; not for those that end soon."""
     if lane in (Lane.AMBIGUOUS, Lane.LAPSED):
         effect = reader.get_effect(item_id)
         if effect is None or _lane_of_effect(effect, now) is not lane:
@@ -300,7 +316,51 @@ def _expired_count(reader: PagedReader, status: ApprovalStatus, now: datetime) -
     return lately - reader.approvals_count(status=status, live_at=now)
 
 
+def _ending_lane(
+    endings: Sequence[Ending],
+    now: datetime,
+    *,
+    before: str | None,
+    after: str | None,
+    limit: int,
+    wanted: Filter | None,
+) -> LanePage:
+    """A page of what ends soon; cursors say when and which, and stay good when that is over."""
+    kept = [each for each in endings if wanted is None or wanted.matches(each.row, now=now)]
+    if after:
+        kept = [each for each in kept if _ending_cursor(each) > after]
+    elif before:
+        kept = [each for each in kept if _ending_cursor(each) < before]
+    shown = kept[:limit] if after is not None else kept[-limit:]
+    if not shown:
+        return LanePage(Lane.ENDING, (), None, None, ends=True)
+    return LanePage(
+        Lane.ENDING,
+        tuple(map(ending_row, shown)),
+        _ending_cursor(shown[0]),
+        _ending_cursor(shown[-1]),
+        ends=len(shown) == len(kept),
+    )
+
+
+def _ending_cursor(ending: Ending) -> str:
+    return f"{column_timestamp(ending.ends_at)} {ending.row.node.key}"
+
+
 # --- rows ----------------------------------------------------------------------------------------
+
+
+def ending_row(ending: Ending) -> InboxRow:
+    """The item of a grant or delegation that ends soon."""
+    return InboxRow(
+        lane=Lane.ENDING,
+        item_id=ending.row.node.key,
+        since=ending.since,
+        until=ending.ends_at,
+        action=None,
+        effect_key=None,
+        ending=ending,
+    )
 
 
 def _rows(look: Lookups, lane: Lane, records: Iterable[Record]) -> tuple[InboxRow, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ctrlrun.authority import Authority
 from ctrlrun.canonical import plain
 from ctrlrun.conditions import Condition
 from ctrlrun.errors import CTRLRunError
@@ -69,6 +70,11 @@ class PolicyView:
     def version(self) -> str | None:
         """The document's label."""
         return self._policy.version
+
+    @property
+    def authority(self) -> Authority | None:
+        """The document's own grants, None when it has no such section."""
+        return self._policy.authority
 
     def effect_template(self, action_name: str) -> str | None:
         """The template of an action's effect key, None when the policy gives none."""

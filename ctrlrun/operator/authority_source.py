@@ -1,0 +1,42 @@
+"""Which grants a person at a screen works under: the policy's own, or those of a document beside it.
+
+Reads documents, decides nothing. That there are none is a value with its reason, not an error: what
+hangs on grants says it, and everything else works.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctrlrun.authority import Authority, only_authority
+from ctrlrun.errors import CTRLRunError
+from ctrlrun.operator.policy_view import PolicyUnread, PolicyView
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorityUnread:
+    """No grants, and why, in one line."""
+
+    reason: str
+
+
+def read_authority(
+    policy: PolicyView | PolicyUnread, path: Path | None = None
+) -> Authority | AuthorityUnread:
+    """The grants of the policy, or of the document at `path` (`--authority`).
+
+    Never raises: where there are none, where the document cannot be read, and where both hold some,
+    it is an `AuthorityUnread`.
+    """
+    section = policy.authority if isinstance(policy, PolicyView) else None
+    try:
+        beside = None if path is None else Authority.from_file(path)
+        authority = only_authority(section, beside)
+    except CTRLRunError as error:
+        return AuthorityUnread(str(error))
+    if authority is not None:
+        return authority
+    if isinstance(policy, PolicyUnread):
+        return AuthorityUnread(f"policy not read: {policy.reason}")
+    return AuthorityUnread(f"{policy.source} has no authority section")
