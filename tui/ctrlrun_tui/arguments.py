@@ -35,6 +35,7 @@ class Options:
     store_url: str | None = None
     events: Path | None = None
     config: Path | None = None
+    authority: Path | None = None
     as_name: str | None = None
     theme: str = DEFAULT_THEME
     snapshot: Path | None = None
@@ -87,6 +88,9 @@ _FILE = click.Path(path_type=Path)
 @click.option("--store-url", metavar="URL", help="The store to open; else as for every command.")
 @click.option("--events", type=_FILE, metavar="FILE", help="The events file to follow as well.")
 @click.option("--config", type=_FILE, metavar="FILE", help="The policy to show rules from.")
+@click.option(
+    "--authority", type=_FILE, metavar="FILE", help="The grants, where the policy holds none."
+)
 @click.option("--as", "as_name", metavar="NAME", help="Who answers; else CTRLRUN_OPERATOR or you.")
 @click.option("--read-only", is_flag=True, help="Open the store without any way to write to it.")
 @click.option(

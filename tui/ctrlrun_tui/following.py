@@ -15,7 +15,14 @@ from textual import work
 from textual.app import App
 from textual.worker import get_current_worker
 
-from ctrlrun.operator import PolicyUnread, PolicyView, read_policy
+from ctrlrun.operator import (
+    AuthorityShelf,
+    AuthorityUnread,
+    PolicyUnread,
+    PolicyView,
+    read_authority,
+    read_policy,
+)
 from ctrlrun.receipt import Event
 from ctrlrun_tui import terminal
 from ctrlrun_tui.data.arrivals import arrivals_line, count, skew_line, skew_remark
@@ -45,6 +52,8 @@ class FollowingApp(App[int], inherit_bindings=False):
         self.glyphs = sitting.glyphs
         super().__init__(ansi_color=ansi_color)
         self.policy: PolicyView | PolicyUnread = sitting.policy
+        self.authority = read_authority(sitting.policy, sitting.authority_path)
+        self.shelf = AuthorityShelf()
         self.where: Where = sitting.where(sitting.policy)
         self.live = Live()
         self.waiting = 0
@@ -124,6 +133,7 @@ class FollowingApp(App[int], inherit_bindings=False):
             self._read_policy()
         if news.store_replaced:
             self.say("the store was replaced by another one; everything is read again", Role.NEEDS)
+            self.shelf.forget()
             for screen in self.framed:
                 screen.store_replaced()
         if news.changed or news.store_replaced:
@@ -222,13 +232,19 @@ class FollowingApp(App[int], inherit_bindings=False):
 
     @work(thread=True, exclusive=True, group="policy", exit_on_error=False, description="policy")
     def _read_policy(self) -> None:
-        self.post_message(PolicyRead(read_policy(self.sitting.policy_path)))
+        policy = read_policy(self.sitting.policy_path)
+        authority = read_authority(policy, self.sitting.authority_path)
+        self.post_message(PolicyRead(policy, authority))
 
     def on_policy_read(self, message: PolicyRead) -> None:
         """The policy changed under the console: what waits was asked under the old one."""
-        self.policy = policy = message.policy
+        before, self.policy = self.policy, message.policy
+        self.authority = message.authority
+        policy = self.policy
         self.where = self.sitting.where(policy)
-        if isinstance(policy, PolicyView):
+        if _is_same(before, policy):
+            self.say(self._grants_line(), Role.NEEDS)
+        elif isinstance(policy, PolicyView):
             short = policy.policy_hash.rpartition(":")[2][:8]
             self.say(
                 f"policy changed, now {short}; what waits was asked under the one before",
@@ -238,3 +254,18 @@ class FollowingApp(App[int], inherit_bindings=False):
             self.say(f"policy not read: {self.glyphs.said(policy.reason)}", Role.NEEDS)
         self.renew_frame()
         self.store_changed()
+
+    def _grants_line(self) -> str:
+        """What is said when the document of the grants alone changed."""
+        authority = self.authority
+        if isinstance(authority, AuthorityUnread):
+            return f"grants not read: {self.glyphs.said(authority.reason)}"
+        number = len(authority.grants)
+        return f"the grants changed: {number} now in {self.glyphs.said(authority.source)}"
+
+
+def _is_same(before: PolicyView | PolicyUnread, policy: PolicyView | PolicyUnread) -> bool:
+    """Whether two readings of the policy came to the same."""
+    if isinstance(before, PolicyView) and isinstance(policy, PolicyView):
+        return before.policy_hash == policy.policy_hash
+    return before == policy

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Protocol, cast
 from textual.dom import DOMNode
 from textual.geometry import Size
 
+from ctrlrun.authority import Authority
 from ctrlrun.clock import Clock
-from ctrlrun.operator import PolicyUnread, PolicyView, ReadingDesk
+from ctrlrun.operator import (
+    AuthorityShelf,
+    AuthorityUnread,
+    PolicyUnread,
+    PolicyView,
+    ReadingDesk,
+)
 from ctrlrun_tui.data.models import Line, Live, Notice, Role, Row, Where
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.layout import Layout
@@ -35,6 +42,8 @@ class Services(Protocol):
     live: Live
     waiting: int  # approvals and AMBIGUOUS effects that need an answer
     policy: PolicyView | PolicyUnread
+    authority: Authority | AuthorityUnread
+    shelf: AuthorityShelf
     glyphs: Glyphs
     keys: Keys
     notice: Notice

@@ -59,6 +59,11 @@ class Sitting:
         """The policy that is watched for changes, read or not."""
         return self.options.config or (Path(self.policy.source) if self.policy.source else None)
 
+    @property
+    def authority_path(self) -> Path | None:
+        """The document of the grants, where they are not the policy's own."""
+        return self.options.authority
+
     def where(self, policy: PolicyView | PolicyUnread) -> Where:
         """What the pinned line says, under the policy as it was read last."""
         said = self.glyphs.said
@@ -82,6 +87,7 @@ class Sitting:
             self.desk,
             self.options.events or self.desk.events_path,
             policy_path=self.policy_path,
+            authority_path=self.authority_path,
             clock=self.clock,
         )
 

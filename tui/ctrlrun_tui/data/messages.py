@@ -6,7 +6,8 @@ from datetime import datetime
 
 from textual.message import Message
 
-from ctrlrun.operator import InboxCounts, PolicyUnread, PolicyView
+from ctrlrun.authority import Authority
+from ctrlrun.operator import AuthorityUnread, InboxCounts, PolicyUnread, PolicyView
 from ctrlrun_tui.data.models import Detail, Line
 from ctrlrun_tui.data.sources import Answer, Request
 from ctrlrun_tui.widgets.virtual_list import VirtualList
@@ -40,11 +41,14 @@ class Counted(Message, bubble=False):
 
 
 class PolicyRead(Message, bubble=False):
-    """The policy was read again."""
+    """The policy and the grants were read again."""
 
-    def __init__(self, policy: PolicyView | PolicyUnread) -> None:
+    def __init__(
+        self, policy: PolicyView | PolicyUnread, authority: Authority | AuthorityUnread
+    ) -> None:
         super().__init__()
         self.policy = policy
+        self.authority = authority
 
 
 class RowsRead(Message, bubble=False):
