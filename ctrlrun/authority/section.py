@@ -80,7 +80,7 @@ def grant_from_yaml(text: str, *, source: str = "<string>") -> Grant:
     """
     mapping = read_document(text, source=source)
     if "id" in mapping:
-        raise PolicyError(f"{source}: id is assigned when the grant is handed on; leave it out")
+        raise PolicyError(f"{source}: id is assigned, not chosen: leave it out")
     return _built("", mapping, source)
 
 

@@ -268,9 +268,9 @@ class Standing:
         """Whether the way up from a row comes back to it."""
         seen = set()
         at = start
-        while at not in seen and at not in self.roots:
+        while at not in seen:
             seen.add(at)
-            entry = self._entries.get(at)
+            entry = None if at in self.roots else self._entries.get(at)
             if entry is None or entry.link.grant is None:
                 return False
             at = entry.link.parent_id

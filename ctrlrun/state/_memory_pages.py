@@ -100,6 +100,7 @@ class Tables:
     held: dict[str, Held] = field(default_factory=dict)
     approvals: dict[str, ApprovalRow] = field(default_factory=dict)
     delegations: dict[str, DelegationRecord] = field(default_factory=dict)
+    delegation_notes: list[tuple[object, str]] = field(default_factory=list)
     events: list[EventRow] = field(default_factory=list)
     receipts: list[ChainedRow] = field(default_factory=list)
     receipt_ids: set[str] = field(default_factory=set)

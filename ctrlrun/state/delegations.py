@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from ctrlrun.authority import DelegationRecord
+from ctrlrun.authority import DelegationChanges, DelegationRecord, DelegationRow
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.state.core import Reads, Writes
 from ctrlrun.state.rows import (
@@ -17,6 +17,7 @@ from ctrlrun.state.session import Session
 from ctrlrun.state.verdicts import check_name
 
 _BY_ID = f"SELECT {DELEGATION_COLUMNS} FROM delegations WHERE delegation_id = ?"
+_ALL = f"SELECT {DELEGATION_COLUMNS} FROM delegations"
 _EXISTS = "SELECT delegation_id FROM delegations WHERE delegation_id = ?"
 _PUT = (
     f"INSERT INTO delegations ({DELEGATION_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
@@ -43,6 +44,15 @@ class DelegationReads(Reads):
     def delegations(self, *, include_revoked: bool = False) -> tuple[DelegationRecord, ...]:
         """Every delegation that nobody revoked, or every one; oldest first."""
         return self._listed("" if include_revoked else " WHERE revoked_at IS NULL")
+
+    def delegation_row(self, delegation_id: str) -> DelegationRow | None:
+        """The row of an id as it is stored, whether or not it can be read; or None."""
+        row = self._row(_BY_ID, (delegation_id,))
+        return None if row is None else DelegationRow(*row)
+
+    def delegation_changes(self, mark: object | None) -> DelegationChanges:
+        """All rows, unjudged, and no mark: what changes after this look cannot be told from it."""
+        return DelegationChanges(None, True, tuple(DelegationRow(*row) for row in self._rows(_ALL)))
 
     def _listed(self, where: str, values: tuple[str, ...] = ()) -> tuple[DelegationRecord, ...]:
         order = self._dialect.stored["delegations"]

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from ctrlrun.action import Action
 from ctrlrun.approval import Approval, ApprovalRecord, ApprovalRequest, ApprovalStatus
-from ctrlrun.authority import DelegationRecord
+from ctrlrun.authority import DelegationChanges, DelegationRecord, DelegationRow, row_of
 from ctrlrun.canonical import has_surrogate
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.effect import (
@@ -370,7 +370,7 @@ class InMemoryStateStore(MemoryPages):
         with self._lock:
             if record.delegation_id in self._tables.delegations:
                 raise InvalidArgument(f"the delegation {record.delegation_id} already exists")
-            self._put(self._tables.delegations, record.delegation_id, record)
+            self._keep_delegation(record)
 
     def revoke_delegation(self, delegation_id: str, *, by: str | None, at: datetime) -> bool:
         """Revoke it: True once, False from then on; InvalidArgument for an unknown id."""
@@ -383,8 +383,13 @@ class InMemoryStateStore(MemoryPages):
             if record.is_revoked:
                 return False
             revoked = replace(record, revoked_at=at, revoked_by=by)
-            self._put(self._tables.delegations, delegation_id, revoked)
+            self._keep_delegation(revoked)
             return True
+
+    def _keep_delegation(self, record: DelegationRecord) -> None:
+        self._put(self._tables.delegations, record.delegation_id, record)
+        # The stamp tells this note from one of the same number after a rollback.
+        self._append(self._tables.delegation_notes, (object(), record.delegation_id))
 
     def get_delegation(self, delegation_id: str) -> DelegationRecord | None:
         """The record of a delegation."""
@@ -402,6 +407,24 @@ class InMemoryStateStore(MemoryPages):
         with self._lock:
             rows = self._tables.delegations.values()
             return tuple(record for record in rows if include_revoked or not record.is_revoked)
+
+    def delegation_row(self, delegation_id: str) -> DelegationRow | None:
+        """The record of an id as a row."""
+        record = self.get_delegation(delegation_id)
+        return None if record is None else row_of(record)
+
+    def delegation_changes(self, mark: object | None) -> DelegationChanges:
+        """What was written since `mark`, or all rows."""
+        with self._lock:
+            records, notes = self._tables.delegations, self._tables.delegation_notes
+            here = (len(notes), notes[-1][0]) if notes else (0, None)
+            if mark == here:
+                return DelegationChanges(mark, False, ())
+            number, stamp = mark if isinstance(mark, tuple) else (0, None)
+            if not 0 < number < len(notes) or notes[number - 1][0] is not stamp:
+                return DelegationChanges(here, True, tuple(map(row_of, records.values())))
+            changed = dict.fromkeys(note[1] for note in notes[number:])
+            return DelegationChanges(here, False, tuple(row_of(records[name]) for name in changed))
 
     # --- evidence ------------------------------------------------------------------------------
 

@@ -12,12 +12,13 @@ from ctrlrun.errors import InvalidArgument
 from ctrlrun.state import schema, sqlite_make, sqlite_open
 from ctrlrun.state.relational import RelationalReader, RelationalStore
 from ctrlrun.state.session import Sessions
+from ctrlrun.state.sqlite_delegations import FollowedDelegations
 from ctrlrun.state.sqlite_session import Connect, SQLiteDialect, SQLiteSession, open_connection
 
 _DURABILITIES = ("full", "normal")
 
 
-class SQLiteStateStore(RelationalStore):
+class SQLiteStateStore(FollowedDelegations, RelationalStore):
     """A store in the SQLite file at `path`, shared by threads and processes.
 
     Creates the file, and what is missing of directories, tables and indexes. `clock` returns aware
@@ -96,7 +97,7 @@ class ExistingSQLiteStore(SQLiteStateStore):
             sqlite_open.check_ready(connection, self.path)
 
 
-class SQLiteReader(RelationalReader):
+class SQLiteReader(FollowedDelegations, RelationalReader):
     """The reads and pages of a store that exists, through connections that cannot write.
 
     Each thread has its own. A store that was replaced is noticed by `change_token`, which then

@@ -108,6 +108,42 @@ def _index(extension_id: str, definition: str) -> Migration:
     return Migration(extension_id, (f"CREATE INDEX IF NOT EXISTS {definition}",))
 
 
+CHANGES_TABLE = "x_delegation_changes"
+
+
+def _noting(event: str, *ids: str) -> tuple[str, str]:
+    """A trigger that notes the ids of the rows that changed; its name and its text."""
+    name = f"x_delegations_{event.lower()}"
+    notes = " ".join(
+        f"INSERT INTO {CHANGES_TABLE} (delegation_id, stamp) SELECT {which};" for which in ids
+    )
+    return name, f"CREATE TRIGGER {name} AFTER {event} ON delegations BEGIN {notes} END"
+
+
+CHANGES_TRIGGERS = dict(
+    (
+        _noting("INSERT", "NEW.delegation_id, random()"),
+        _noting(
+            "UPDATE",
+            "NEW.delegation_id, random()",
+            "OLD.delegation_id, random() WHERE OLD.delegation_id IS NOT NEW.delegation_id",
+        ),
+        _noting("DELETE", "OLD.delegation_id, random()"),
+    )
+)
+"""What notes every change of a delegation, by whatever program: see `sqlite_delegations`.
+
+Whoever writes delegations runs these too, an agent of format 0.6.1 as well: they refuse nothing.
+"""
+
+_CHANGES = (
+    f"CREATE TABLE IF NOT EXISTS {CHANGES_TABLE} "
+    "(change_id INTEGER PRIMARY KEY AUTOINCREMENT, delegation_id, stamp INTEGER)",
+    f"INSERT INTO {CHANGES_TABLE} (delegation_id, stamp) VALUES (NULL, random())",
+    *(f"DROP TRIGGER IF EXISTS {name}" for name in CHANGES_TRIGGERS),
+    *CHANGES_TRIGGERS.values(),
+)
+
 # One index each: on a large store an index takes seconds, and the write lock is free in between.
 EXTENSIONS = (
     _index("x01_events_by_action", "x_events_by_action ON events (action_id)"),
@@ -139,4 +175,5 @@ EXTENSIONS = (
     _index("x11_approvals_by_status", "x_approvals_by_status ON approvals (status)"),
     _index("x12_approvals_by_expiry", "x_approvals_by_expiry ON approvals (status, expires_at)"),
     _index("x13_approvals_by_action", "x_approvals_by_action ON approvals (action_hash)"),
+    Migration("x14_delegation_changes", _CHANGES),
 )

@@ -123,6 +123,11 @@ class SQLiteSession(Session):
         assert self._connection is not None
         return self._connection
 
+    @property
+    def identity(self) -> Identity | None:
+        """Which file the connection leads to."""
+        return self._identity
+
     def connect(self) -> None:
         connection = self._make(self._target)
         try:
