@@ -27,17 +27,28 @@ class Need(StrEnum):
     MARKS = "marks"  # something marked
 
 
-INBOX, EFFECTS, RECEIPTS, EVENTS = VIEWS = ("inbox", "effects", "receipts", "events")
-INSPECT, HANDOVER = "inspect", "handover"
+INBOX, EFFECTS, RECEIPTS, EVENTS, STATS, AUTHORITY = VIEWS = (
+    "inbox",
+    "effects",
+    "receipts",
+    "events",
+    "stats",
+    "authority",
+)
+INSPECT, HANDOVER, REQUESTS = "inspect", "handover", "requests"
+LISTS = (*(view for view in VIEWS if view != STATS), REQUESTS)
+"""Lists of records with a detail; Stats is a page of numbers."""
 HELP, PALETTE = "help", "palette"
-APPROVE, DENY, RESOLVE, REVIEW, DENY_MARKED = CARDS = (
+APPROVE, DENY, RESOLVE, REVIEW, DENY_MARKED, DELEGATE, REVOKE = CARDS = (
     "approve",
     "deny",
     "resolve",
     "review",
     "deny-marked",
+    "delegate",
+    "revoke",
 )
-READING = (*VIEWS, INSPECT, HANDOVER)
+READING = (*VIEWS, INSPECT, HANDOVER, REQUESTS)
 
 CODE_KEYS = frozenset("cfmz")
 """Letters that no action may take: they are what codes are made of."""
@@ -109,6 +120,26 @@ ACTIONS: tuple[Action, ...] = (
         rank=3,
     ),
     _action(
+        "delegate",
+        "n",
+        "narrow",
+        "Open the card that hands on part of this grant.",
+        [AUTHORITY, INBOX],
+        effect=Effect.ANSWERS,
+        needs=_ROW,
+        rank=1,
+    ),
+    _action(
+        "revoke",
+        "x",
+        "revoke",
+        "Open the card that takes this delegation back.",
+        [AUTHORITY, INBOX],
+        effect=Effect.CUTS,
+        needs=_ROW,
+        rank=2,
+    ),
+    _action(
         "review",
         "A",
         "review marked",
@@ -128,17 +159,17 @@ ACTIONS: tuple[Action, ...] = (
         needs=(Need.MARKS,),
         rank=13,
     ),
-    _action("whole", "v", "whole", "Show every value in full.", [*VIEWS, INSPECT], rank=4),
+    _action("whole", "v", "whole", "Show every value in full.", [*LISTS, INSPECT], rank=4),
     _action(
         "inspect",
         "i",
         "inspect",
         "Show this action's whole history.",
-        VIEWS,
+        LISTS,
         needs=_ROW,
         rank=5,
     ),
-    _action("raw", "J", "JSON", "Show the record as JSON.", [*VIEWS, INSPECT], rank=9),
+    _action("raw", "J", "JSON", "Show it as JSON.", [*LISTS, STATS, INSPECT], rank=9),
     _action("copy", "y", "copy", "Send it to the terminal's clipboard.", READING, rank=6),
     _action(
         "mark",
@@ -149,11 +180,13 @@ ACTIONS: tuple[Action, ...] = (
         needs=_ROW,
         rank=7,
     ),
-    _action("filter", "/", "filter", "Show only what matches.", VIEWS, rank=8),
-    _action("sort", "s", "sort", "Change the order of the list.", [EFFECTS], rank=10),
+    _action("filter", "/", "filter", "Show only what matches.", [*LISTS, STATS], rank=8),
+    _action(
+        "sort", "s", "sort", "Change the order of the list.", [EFFECTS, STATS, AUTHORITY], rank=10
+    ),
     _action("pause", "p", "pause", "Hold the tail still; it goes on collecting.", [EVENTS], rank=3),
-    _action("open", "enter", "open", "Open the detail whole.", VIEWS, needs=_ROW, rank=11),
-    _action("back", "escape backspace", "back", "Go back.", READING, rank=20),
+    _action("open", "enter", "open", "Open the detail whole.", LISTS, needs=_ROW, rank=11),
+    _action("back", "escape backspace", "back", "Go back.", READING, rank=22),
     _action("down", "down j", "down", "Move down.", READING),
     _action("up", "up k", "up", "Move up.", READING),
     _action("page_down", "pagedown", "page down", "Move down by a screen.", READING),
@@ -163,26 +196,35 @@ ACTIONS: tuple[Action, ...] = (
     _action("next_lane", "] right", "next lane", "Next lane.", [INBOX]),
     _action("previous_lane", "[ left", "lane before", "Lane before.", [INBOX]),
     _action(
-        "other_pane", "tab shift+tab", "list, detail", "Go between list and detail.", VIEWS, rank=14
+        "other_pane", "tab shift+tab", "list, detail", "Go between list and detail.", LISTS, rank=14
     ),
+    _action(
+        "its_receipts", "enter", "its receipts", "Open what the number is made of.", [STATS], rank=1
+    ),
+    _action("next_window", "] right", "window", "The next longer window.", [STATS], rank=2),
+    _action("previous_window", "[ left", "shorter", "The next shorter window.", [STATS]),
+    _action("next_number", "tab", "next number", "Go to the next number of the row.", [STATS]),
+    _action("previous_number", "shift+tab", "number before", "Go to the number before.", [STATS]),
     _action("inbox", "1", "Inbox", "What needs a human now.", READING, rank=15),
     _action("effects", "2", "Effects", "All effects and their states.", READING, rank=16),
     _action("receipts", "3", "Receipts", "How each attempt ended.", READING, rank=17),
     _action("events", "4", "Events", "What happens, as it happens.", READING, rank=18),
+    _action("stats", "5", "Stats", "What it comes to, and what it would.", READING, rank=19),
+    _action("authority", "6", "Authority", "Who may do what, and by whom.", READING, rank=20),
     _action(
         "handover",
         "H",
         "hand over",
         "What was answered here, and what is open.",
         [*VIEWS, INSPECT],
-        rank=19,
+        rank=21,
     ),
     _action("write_handover", "w", "write file", "Write this page to a file.", [HANDOVER], rank=1),
     _action("bell", "b", "bell", "Ring for new items, or stop.", READING),
     _action(
         "palette", ": ctrl+p", "all actions", "Find an action by its words.", READING, **_FIXED
     ),
-    _action("quit", "q", "quit", "Leave the console.", READING, rank=21, **_FIXED),
+    _action("quit", "q", "quit", "Leave the console.", READING, rank=23, **_FIXED),
     # On cards. Codes are no actions: a card reads them itself.
     _action(
         "cancel",

@@ -46,6 +46,7 @@ class Glyphs:
     corners: str = "╭╮╰╯"
     up: str = "↑"
     down: str = "↓"
+    bars: str = "▁▂▃▄▅▆▇█"  # of a chart, lowest first; the one sign that is more than one cell
     ascii: bool = False
     ascii_only: bool = False
 
@@ -87,6 +88,7 @@ ASCII = Glyphs(
     corners="++++",
     up="^",
     down="v",
+    bars=".:-=#",
     ascii=True,
 )
 ENCODING_ASCII = Glyphs(

@@ -25,6 +25,9 @@ COUNT_AGAIN = timedelta(seconds=2)
 """How often it is counted at most what the filter hides, while the store keeps growing."""
 
 
+NO_MATCH = "nothing matches"
+
+
 class EvidenceView(ViewScreen, inherit_bindings=False):
     """A view of rows that only ever come. Subclasses set `KIND` and `NEWEST_FIRST`."""
 
@@ -74,7 +77,7 @@ class EvidenceView(ViewScreen, inherit_bindings=False):
         parse(text, self.KIND, now=now)
 
     def set_filter(self, text: str) -> None:
-        self.list.empty = "nothing matches" if text else self.EMPTY
+        self.list.empty = NO_MATCH if text else self.EMPTY
         self._hidden, self._hidden_at, self._hidden_due = (), None, False
         super().set_filter(text)
 

@@ -21,6 +21,7 @@ class FilterScreen(Framed[None], inherit_bindings=False):
     def __init__(self) -> None:
         super().__init__()
         self.filter_text = ""
+        self._offered = ""
 
     # --- what the view adds ----------------------------------------------------------------------
 
@@ -48,7 +49,8 @@ class FilterScreen(Framed[None], inherit_bindings=False):
     def do_filter(self) -> None:
         """Open the field, with the filter that is set."""
         self.add_class("-filtering")
-        self.bar.set(self.filter_text)
+        self._offered = str(self.console_app.glyphs.said(self.filter_text))
+        self.bar.set(self._offered)
         self.set_focus(self.bar.field)
 
     def take_key(self, event: events.Key) -> bool:
@@ -67,9 +69,14 @@ class FilterScreen(Framed[None], inherit_bindings=False):
         if self.has_class("-filtering"):
             self._filter_error(message.value)
 
+    def _meant(self, typed: str) -> str:
+        """What stands in the field as it is meant: what was not touched is the filter that is set,
+        also where that holds characters that a field only shows by name."""
+        return self.filter_text if typed == self._offered else typed
+
     def _filter_error(self, text: str) -> bool:
         try:
-            self.check_filter(text, self.console_app.clock())
+            self.check_filter(self._meant(text), self.console_app.clock())
         except FilterError as error:
             self.console_app.say(self.console_app.glyphs.said(str(error)), Role.NEEDS)
             return True
@@ -80,7 +87,7 @@ class FilterScreen(Framed[None], inherit_bindings=False):
         if self._filter_error(text):
             return
         self._close_filter()
-        self.set_filter(text.strip())
+        self.set_filter(self._meant(text).strip())
 
     def set_filter(self, text: str) -> None:
         """Show what matches from now on."""

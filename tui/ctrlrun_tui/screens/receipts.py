@@ -18,8 +18,9 @@ from ctrlrun_tui.actions import RECEIPTS
 from ctrlrun_tui.data.chain import ChainChild, ChainState
 from ctrlrun_tui.data.models import Column, Detail, Line, Role, Row, Span
 from ctrlrun_tui.data.searched import Searched
+from ctrlrun_tui.data.sources import TOP
 from ctrlrun_tui.glyphs import Glyphs
-from ctrlrun_tui.screens.evidence import EvidenceView
+from ctrlrun_tui.screens.evidence import NO_MATCH, EvidenceView
 from ctrlrun_tui.screens.inspect import InspectScreen
 from ctrlrun_tui.screens.paper import JsonPaper
 from ctrlrun_tui.screens.receipt_detail import (
@@ -67,6 +68,34 @@ class ReceiptsView(EvidenceView, inherit_bindings=False):
         self._walking = False
         self._walk_due = True
         self._walked_at: datetime | None = None
+        self._behind: tuple[str, str] | None = None
+
+    # --- what is behind a number of another view -------------------------------------------------
+
+    def show_behind(self, filter_text: str, *, back_to: str) -> None:
+        """Show what this filter lets through, and go back there when it is left."""
+        self._behind = (filter_text, back_to)
+        if not self.is_mounted:  # read for the first time when the list stands
+            self.filter_text = filter_text
+            return
+        if self.is_open:
+            super().do_back()
+        self.set_filter(filter_text)
+        self.list.go(TOP)
+
+    def on_screen_suspend(self) -> None:
+        """Whoever went on to another view by its key does not come back by the number's way."""
+        if self.console_app.current_mode != RECEIPTS:
+            self._behind = None
+
+    def do_back(self) -> None:
+        """From what is behind a number to that number."""
+        behind = self._behind
+        if behind is None or self.pane_has_keys or self.filter_text != behind[0]:
+            super().do_back()
+            return
+        self.set_filter("")
+        self.console_app.show_view(behind[1])
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -101,6 +130,8 @@ class ReceiptsView(EvidenceView, inherit_bindings=False):
     # --- the chain -------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
+        if self.filter_text:
+            self.list.empty = NO_MATCH
         super().on_mount()
         self._chain = ChainChild(self.console_app.desk.location)
         self._walk_when_due(self.console_app.clock())

@@ -167,7 +167,8 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
         """Name, counts, filter, marks, and what came above the screen."""
         left = self._left
         if self.filter_text:
-            left = (*left, Span("  /"), Span(self.filter_text, Role.YOURS))
+            said = self.console_app.glyphs.said(self.filter_text)
+            left = (*left, Span("  /"), Span(said, Role.YOURS))
         parts: list[Line] = [self._right] if self._right else []
         newer = self.list.window.unseen_above
         if newer:

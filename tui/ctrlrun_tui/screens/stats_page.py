@@ -1,0 +1,151 @@
+"""The Stats page in a size: which parts stand where, and how much of each list there is room for.
+
+Narrow, all stands beneath one another: the sentence that decides, the numbers, the chart, then
+lists. From 120 columns on the lists of what was stopped, of policies and of principals stand at the
+right. A list takes the lines that are left over, and folds where it has more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ctrlrun.operator.stats_report import StatsReport
+from ctrlrun_tui.data.figures import BLANK_LINE, PageColumn, PageLine
+from ctrlrun_tui.glyphs import Glyphs
+from ctrlrun_tui.layout import WIDE
+from ctrlrun_tui.screens.stats_lists import (
+    Lists,
+    Table,
+    actions_table,
+    policies_table,
+    principals_table,
+    reasons_table,
+    stacked,
+    table_lines,
+)
+from ctrlrun_tui.screens.stats_parts import (
+    answers,
+    chart,
+    notes,
+    policies_in_a_row,
+    sentence,
+    totals,
+)
+
+LEFT = 66
+"""Cells of the left column at 120; above that both grow."""
+
+BETWEEN = 3
+"""Cells between the columns."""
+
+LEAST = 4
+"""Lines that a list has at least, its heading among them."""
+
+FEW = 9
+"""Lines of a list that stands below the first screen."""
+
+IN_A_ROW = 2
+"""Policies that stand side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatsPage:
+    """A report as it is shown: with its lists as they were asked for, and which are unfolded."""
+
+    report: StatsReport
+    lists: Lists
+    unfolded: Collection[str]
+    glyphs: Glyphs
+
+    @property
+    def starts_at(self) -> str:
+        """The list on which the cursor stands at first."""
+        return "reasons" if self.lists.reasons else "totals"
+
+    def __call__(self, width: int, height: int) -> tuple[PageColumn, ...]:
+        """The page in that size."""
+        if width < WIDE:
+            return (PageColumn(0, width, tuple(self._narrow(width, height))),)
+        left = LEFT + (width - WIDE) // 2
+        x = left + BETWEEN
+        return (
+            PageColumn(0, left, tuple(self._left(left, height))),
+            PageColumn(x, width - x, tuple(self._right(width - x, height))),
+        )
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    @property
+    def _observe(self) -> bool:
+        return self.report.rollout is not None
+
+    def _top(self, width: int) -> list[PageLine]:
+        report, glyphs = self.report, self.glyphs
+        return [
+            BLANK_LINE,
+            *stacked(
+                (
+                    (*sentence(report, width), *notes(report, width, glyphs)),
+                    totals(report, width, glyphs),
+                    chart(report, width, glyphs),
+                    answers(report, width),
+                )
+            ),
+        ]
+
+    def _narrow(self, width: int, height: int) -> list[PageLine]:
+        lines = self._top(width)
+        policies = self._policies_beneath(width)
+        below = len(policies) + 2 if policies else 1
+        first, second = self._reasons(), self._actions(width)
+        if not self._observe:
+            first, second = second, first
+        room = max(LEAST, height - len(lines) - below)
+        more = max(FEW, height // 3)
+        parts = (
+            self._lines(first, width, room),
+            policies,
+            self._lines(second, width, more),
+            self._lines(principals_table(self.lists.principals, self.glyphs), width, more),
+        )
+        return [*lines, BLANK_LINE, *stacked(parts)]
+
+    def _left(self, width: int, height: int) -> list[PageLine]:
+        lines = self._top(width)
+        room = max(LEAST, height - len(lines) - 1)
+        return [*lines, BLANK_LINE, *self._lines(self._actions(width), width, room)]
+
+    def _right(self, width: int, height: int) -> list[PageLine]:
+        reasons = self._reasons()
+        policies = policies_table(self.lists.policies, self.glyphs)
+        principals = principals_table(self.lists.principals, self.glyphs)
+        # What the short ones do not need is the first one's, but never less than half.
+        share = max(LEAST, height // 4 - 1)
+        low = [
+            self._lines(policies, width, share) if self.lists.policies else [],
+            self._lines(principals, width, share) if self.lists.principals else [],
+        ]
+        used = sum(min(len(part), share) + 1 for part in low if part)
+        room = max(LEAST, height - used - 1)
+        return [BLANK_LINE, *stacked((self._lines(reasons, width, room), *low))]
+
+    def _policies_beneath(self, width: int) -> list[PageLine]:
+        """On one line where there are no more than stand side by side; else as a list."""
+        rows = self.lists.policies
+        if not rows:
+            return []
+        if len(rows) <= IN_A_ROW and self._observe:
+            named = [(row.policy_hash or "", row.asked, row.calls) for row in rows]
+            return list(policies_in_a_row(self.report, width, self.glyphs, named))
+        return self._lines(policies_table(rows, self.glyphs), width, LEAST + 1)
+
+    def _reasons(self) -> Table:
+        return reasons_table(self.lists.reasons, self.glyphs)
+
+    def _actions(self, width: int) -> Table:
+        return actions_table(self.lists.actions, self.glyphs, width, observe=self._observe)
+
+    def _lines(self, table: Table, width: int, room: int) -> list[PageLine]:
+        unfolded = table.part in self.unfolded
+        return table_lines(table, width, self.glyphs, room=room, unfolded=unfolded)
