@@ -7,11 +7,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ctrlrun.action import DEFAULT_ENVIRONMENT, Action, Principal
 from ctrlrun.approval import DEFAULT_APPROVAL_TTL, ApprovalProvider, check_ttl
-from ctrlrun.authority import Authority, Grant
+from ctrlrun.authority import Authority, Delegation, Grant
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.control import kernel, resumption
 from ctrlrun.control.call import Hook, Settings
@@ -26,9 +25,6 @@ from ctrlrun.providers import LocalApprovalProvider
 from ctrlrun.receipt import Receipt
 from ctrlrun.sinks import EventSink, JSONLEventSink
 from ctrlrun.state import SQLiteStateStore, StateStore, location
-
-if TYPE_CHECKING:
-    from ctrlrun.authority import Delegation
 
 log = logging.getLogger("ctrlrun.control")
 

@@ -51,13 +51,13 @@ def resume(settings: Settings, continuation: str | bytes, executor: Executor) ->
         held = ledger.store.take_continuation(token)
         check_environment(settings, held.action)
         origin = _origin(ledger.store, held)
-        judgement = weigh(settings, held.action)
 
         def tell(kind: EventType, facts: Mapping[str, Any]) -> None:
             action_id, now = held.action.action_id, settings.clock()
             ledger.append(Event(kind, action_id, now, facts, held.effect_key, origin.approval_id))
 
         tell(EventType.EXECUTION_RESUMED, {"round": held.rounds})
+        judgement = weigh(settings, held.action)
         if judgement.grants is not None:
             tell(*grants_event(judgement.grants))
         return _Taken(held, origin, judgement.evaluation)

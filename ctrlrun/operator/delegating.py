@@ -12,10 +12,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ctrlrun.action import Principal
 from ctrlrun.approval import check_answerer
+from ctrlrun.authority import Authority, Delegation, Grant
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.effect import escape_surrogates
 from ctrlrun.errors import AuthorityEscalation, CTRLRunError, IdentityError, InvalidArgument
@@ -23,9 +24,6 @@ from ctrlrun.operator.answering import Texts, write_answer
 from ctrlrun.receipt import Event, EventType
 from ctrlrun.sinks import EventSink
 from ctrlrun.state import StateStore
-
-if TYPE_CHECKING:
-    from ctrlrun.authority import Authority, Delegation, Grant
 
 log = logging.getLogger("ctrlrun.operator")
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from ctrlrun.action import Principal
 from ctrlrun.approval import Approval
+from ctrlrun.authority import Authority, Delegation, Grant
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.effect import EffectRecord
 from ctrlrun.operator import verbs
@@ -21,10 +22,6 @@ from ctrlrun.receipt import Event
 from ctrlrun.sinks import EventSink, JSONLEventSink
 from ctrlrun.state import PagedReader, UnitStateStore
 from ctrlrun.state.location import StoreLocation, open_reader, open_writer
-
-if TYPE_CHECKING:
-    from ctrlrun.action import Principal
-    from ctrlrun.authority import Authority, Delegation, Grant
 
 
 class ReadingDesk:
