@@ -7,7 +7,6 @@ answer. The cause is logged. The rules are in docs/identity.md.
 from __future__ import annotations
 
 import logging
-import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("ctrlrun")
 
 REFUSED = "the bearer token was refused"
+
+_LONGEST_QUESTION = timedelta(hours=1)
 
 Duration = timedelta | float
 
@@ -91,8 +92,8 @@ class JWTIdentityProvider:
         interval = _duration(jwks_min_refresh_interval, "jwks_min_refresh_interval")
         max_age = _duration(jwks_max_age, "jwks_max_age")
         timeout = _duration(http_timeout, "http_timeout")
-        if not timeout:
-            raise InvalidArgument("http_timeout must be longer than nothing")
+        if not timedelta(0) < timeout <= _LONGEST_QUESTION:
+            raise InvalidArgument("http_timeout must be more than nothing, and an hour at most")
         self._keys: KeySource
         if jwks_url is not None:
             where = Published(Address.of(jwks_url, "jwks_url"), timeout, interval, max_age)
@@ -182,8 +183,8 @@ def _names(value: object) -> tuple[str, ...]:
 def _duration(value: object, name: str) -> timedelta:
     """A timedelta, or a number of seconds, not negative and not longer than a clock goes."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        within = math.isfinite(value) and abs(value) <= LONGEST.total_seconds()
-        value = timedelta(seconds=value) if within else None
+        # Compared as it is: a number can be too large to convert, or no number at all.
+        value = timedelta(seconds=value) if 0 <= value <= LONGEST.total_seconds() else None
     if not isinstance(value, timedelta) or not timedelta(0) <= value <= LONGEST:
         raise InvalidArgument(f"{name} must be a timedelta or seconds, 0 to {LONGEST.days} days")
     return value
