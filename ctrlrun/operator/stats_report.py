@@ -121,7 +121,7 @@ class ReasonRow:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """Receipts under one policy; None: they do not say which."""
+    """Receipts under one policy: the first 16 digits of its hash; None: they do not say which."""
 
     policy_hash: str | None
     calls: Figure
@@ -131,10 +131,9 @@ class PolicyRow:
 
 @dataclass(frozen=True, slots=True)
 class PrincipalRow:
-    """One agent, for one user (None: for nobody named)."""
+    """One agent. Not by user: an agent may act for as many as it has customers."""
 
     agent: str
-    user: str | None
     calls: Figure
     asked: Figure
     denied: Figure
