@@ -33,11 +33,18 @@ program as `ctrlrun`.
 
 **Which store.** `--store-url sqlite://PATH` (`sqlite:///a/b.db` is `/a/b.db`, `sqlite://b.db` is
 relative), else `CTRLRUN_STORE_URL`, else the file that `CTRLRUN_STATE` names, else
-`.ctrlrun/state.db` beside the policy (`CTRLRUN_CONFIG`, else `./ctrlrun.yaml`). No command but
-`demo` creates a store, and none that only reads changes one.
+`.ctrlrun/state.db` beside the policy (`CTRLRUN_CONFIG`, else `./ctrlrun.yaml`). No command that only
+reads changes a store. `demo` makes one of its own; `delegate` makes the one beside the policy where
+there is none yet, and no other command makes any.
+
+**Which policy.** `delegate` and `stats` load it, and fail when it does not load; `revoke` looks at it
+and goes on without. Under `mode: observe` they say so first, on standard error. The others never read
+it: they work where it is missing or malformed.
 
 **Who answers.** `approve`, `deny` and `resolve` record `cli:local`, or `cli:NAME` with `--as NAME` or
-`CTRLRUN_OPERATOR`; what they did is appended to the events file beside the store, too.
+`CTRLRUN_OPERATOR`; so does `revoke` without `--by`, whose text is recorded as given. `delegate --as`
+names the principal that hands on, which is not authenticated; `CTRLRUN_OPERATOR` goes into its event
+beside that. What they did is appended to the events file beside the store, too.
 
 **Lines.** Fields are separated by exactly two spaces, and no field holds two in a row, so a line
 splits on them (on a terminal `receipts` aligns its columns instead). Times are UTC with
@@ -48,6 +55,7 @@ milliseconds. Text that somebody else wrote is shown as [hostile-text.md](hostil
 | `approvals` | `<approval_id>  <status>  <action>  <agent>  <expires_at>` |
 | `effects` | `<effect_key>  <state>  attempt <n>  <action_id>  <updated_at>`, then `  (lease expired)`, `  resolved by <who>` where they apply |
 | `receipts` | `<finished_at>  <receipt_id>  <action>  <decision>/<result>  <effect_key or ->  <agent>` |
+| `delegations` | `<delegation_id>  <parent_id>  depth <n>  <the grant's agent or ->  <expires_at or ->`, then `  revoked by <who or ->` where it applies |
 | `events` | `<event_id>  <ts>  <type>  <action_id or ->  <effect_key or ->  <key=value ...>` |
 
 **JSON.** `--json` prints one compact document a line (`inspect`: one indented document), in UTF-8,

@@ -1,4 +1,4 @@
-"""The four scenarios of `ctrlrun demo`, played on a real store with the public names.
+"""The five scenarios of `ctrlrun demo`, played on a real store with the public names.
 
 Each scenario yields the lines that a person reads. One that is not refused where it must be raises
 `DemoFailed`: the demo proves something or fails.
@@ -9,15 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
 import click
 
+from ctrlrun.action import Principal
+from ctrlrun.authority import Grant, Subject
+from ctrlrun.clock import utc_now
+from ctrlrun.conditions import parse_conditions
 from ctrlrun.control import Control, context, protect, with_approval
-from ctrlrun.errors import AmbiguousEffect, ApprovalMismatch, ApprovalRequired, DuplicateEffect
-from ctrlrun.operator import approve
+from ctrlrun.errors import (
+    AmbiguousEffect,
+    ApprovalMismatch,
+    ApprovalRequired,
+    AuthorityDenied,
+    AuthorityEscalation,
+    DuplicateEffect,
+)
 from ctrlrun.policy import Policy
+from ctrlrun.providers import ScriptedApprovalProvider
 from ctrlrun.sinks import JSONLEventSink
 from ctrlrun.state import SQLiteStateStore
 
@@ -26,8 +38,7 @@ E = TypeVar("E", bound=BaseException)
 FOLDER = Path(".ctrlrun") / "demo"
 _FILES = ("state.db", "state.db-wal", "state.db-shm", "receipts.jsonl", "events.jsonl")
 
-_POLICY = """
-schema: ctrlrun.policy/v1
+_ACTIONS = """
 actions:
   stripe.refund:
     rules:
@@ -37,8 +48,23 @@ actions:
         decision: approve
       - decision: deny
 """
+_POLICY = f"schema: ctrlrun.policy/v1\n{_ACTIONS}"
+_POLICY_WITH_GRANTS = f"""
+schema: ctrlrun.policy/v3
+{_ACTIONS}
+authority:
+  max_delegation_depth: 3
+  grants:
+    - id: head-of-support
+      subject: {{agent: head-of-support, user: dana@example.com}}
+      actions: [stripe.refund]
+      constraints: {{amount_lte: 10000000}}
+      delegable: true
+      expires_at: "%s"
+"""
 
 _HUMAN = "human:demo"
+_USER = "dana@example.com"
 
 
 class DemoFailed(click.ClickException):
@@ -65,16 +91,25 @@ class _Remote:
 
 
 class _Stage:
-    """One store, one policy, one remote, and a protected refund."""
+    """One store, one policy with or without grants, one remote, and a protected refund."""
 
-    def __init__(self, store: SQLiteStateStore) -> None:
+    def __init__(
+        self, store: SQLiteStateStore, policy: str = _POLICY, *, resource: str | None = None
+    ) -> None:
         self.store = store
         self.remote = _Remote()
-        policy = Policy.from_yaml(_POLICY, source="the demo's policy")
+        parsed = Policy.from_yaml(policy, source="the demo's policy")
         sink = JSONLEventSink(FOLDER)
-        self.control = Control(policy, store, sinks=[sink], environment="production")
+        self.control = Control(
+            parsed, store, sinks=[sink], environment="production", authority=parsed.authority
+        )
 
-        @protect("stripe.refund", effect="refund:{payment_id}", control=self.control)
+        @protect(
+            "stripe.refund",
+            effect="refund:{payment_id}",
+            resource=resource,
+            control=self.control,
+        )
         def refund(payment_id: str, amount: int, currency: str) -> str:
             return self.remote.refund(payment_id)
 
@@ -86,17 +121,19 @@ class _Stage:
         amount: int,
         *,
         agent: str = "refund-agent",
+        user: str | None = None,
         presenting: str | None = None,
     ) -> None:
         """One call by an agent; `presenting` is the id of an approval."""
         presented = nullcontext() if presenting is None else with_approval(presenting)
-        with context(agent=agent), presented:
+        with context(agent=agent, user=user), presented:
             self._refund(payment_id=payment_id, amount=amount, currency="EUR")
 
     def granted(self, payment_id: str, amount: int) -> str:
-        """Propose a refund that needs a human, who grants it: the id of the approval."""
+        """Propose a refund that needs a human, whom a script plays: the id of the approval."""
         asked = _refused(ApprovalRequired, lambda: self.refund(payment_id, amount))
-        approve(self.store, asked.request_id, _HUMAN, sinks=self.control.sinks)
+        human = ScriptedApprovalProvider(self.store, ["grant"], approver=_HUMAN)
+        human.wait(asked.request_id, timeout=None)
         return asked.request_id
 
 
@@ -107,7 +144,7 @@ def play() -> Iterator[str]:
     store = SQLiteStateStore(FOLDER / "state.db")
     try:
         stage = _Stage(store)
-        yield "CTRLRun demo — four ways an agent goes wrong, and what stops each of them."
+        yield "CTRLRun demo — five ways an agent goes wrong, and what stops each of them."
         yield "Policy: a refund up to €1,000 runs alone, up to €10,000 a human decides, beyond that none runs."
         for number, (title, scenario) in enumerate(_SCENARIOS.items(), start=1):
             yield ""
@@ -174,15 +211,62 @@ def _replay(stage: _Stage) -> Iterator[str]:
     yield f"✗ BLOCKED — an approval is good for one run, and this one is {refusal.reason}"
 
 
+def _escalation(first: _Stage) -> Iterator[str]:
+    until = utc_now() + timedelta(hours=8)
+    policy = _POLICY_WITH_GRANTS % until.isoformat()
+    stage = _Stage(first.store, policy, resource="payment:{payment_id}")
+    hand_on = stage.control.delegate
+    head, finance = (Principal(agent, _USER) for agent in ("head-of-support", "finance-agent"))
+    finances = hand_on(
+        "head-of-support", _up_to(2_500_000, "finance-agent", until, delegable=True), by=head
+    )
+    below = finances.delegation_id
+    supports = hand_on(below, _up_to(200_000, "support-agent", until), by=finance)
+    yield "human €100,000 delegable  →  finance agent €25,000  →  support agent €2,000"
+    yield f"all that the support agent holds: {supports.delegation_id}"
+
+    def requests(payment_id: str, amount: int) -> None:
+        stage.refund(payment_id, amount, agent="support-agent", user=_USER)
+
+    denial = _refused(AuthorityDenied, lambda: requests("txn_5", 5_000_000))
+    yield "support agent requests €50,000  →"
+    yield f"✗ BLOCKED — more than anybody handed on to it ({denial.reason})"
+    yield f"remote refund calls: {_called(stage, 'txn_5', times=0)}"
+    wider = _up_to(5_000_000, "support-agent", until)
+    escalation = _refused(AuthorityEscalation, lambda: hand_on(below, wider, by=finance))
+    why = f"{escalation.reason}: {escalation.dimension}"
+    yield f"finance agent would hand on €50,000 of its own €25,000  →  refused ({why})"
+    asked = _refused(ApprovalRequired, lambda: requests("txn_6", 150_000))
+    _called(stage, "txn_6", times=0)
+    yield (
+        "support agent requests €1,500  →  its grant covers that, and the policy still asks a "
+        f"human ({asked.request_id})"
+    )
+    yield "grant and policy must both agree, so the stricter of the two decides"
+
+
+def _up_to(amount: int, agent: str, until: datetime, *, delegable: bool = False) -> Grant:
+    """Refunds up to an amount, for an agent that acts for Dana."""
+    return Grant(
+        "",
+        Subject(agent, _USER),
+        actions=("stripe.refund",),
+        constraints=parse_conditions({"amount_lte": amount}, where="grant"),
+        expires_at=until,
+        delegable=delegable,
+    )
+
+
 _SCENARIOS: dict[str, Callable[[_Stage], Iterator[str]]] = {
     "Duplicate effect after a lost response": _lost_reply,
     "Approval mutation": _mutation,
     "Concurrent agents, same effect": _two_agents,
     "Approval replay": _replay,
+    "Authority escalation": _escalation,
 }
 
 
-def _refused(expected: type[E], call: Callable[[], None]) -> E:
+def _refused(expected: type[E], call: Callable[[], object]) -> E:
     """What `call` was refused with; DemoFailed when it ran."""
     try:
         call()

@@ -12,12 +12,20 @@ from ctrlrun._version import __version__
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Begin": {
         "init": ("ctrlrun.cli.prove", "Write a starter policy here."),
-        "demo": ("ctrlrun.cli.prove", "Watch four ways an agent goes wrong get stopped."),
+        "demo": ("ctrlrun.cli.prove", "Watch five ways an agent goes wrong get stopped."),
     },
     "Answer": {
         "approve": ("ctrlrun.cli.answer", "Grant a request: that action, once."),
         "deny": ("ctrlrun.cli.answer", "Refuse a request for good."),
         "resolve": ("ctrlrun.cli.answer", "Say what became of an AMBIGUOUS effect."),
+    },
+    "Hand on": {
+        "delegate": ("ctrlrun.cli.delegating", "Hand on part of a grant."),
+        "revoke": ("ctrlrun.cli.delegating", "Take a delegation back, with all beneath it."),
+        "delegations": (
+            "ctrlrun.cli.delegating",
+            "List what was handed on, and by which grant.",
+        ),
     },
     "Look": {
         "approvals": ("ctrlrun.cli.look", "List the requests that wait for an answer."),

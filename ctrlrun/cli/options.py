@@ -46,10 +46,14 @@ def answer_options(command: F) -> F:
         callback=text,
         help=f"Who answers, recorded as cli:NAME; else {OPERATOR_VARIABLE}, else cli:local.",
     )
-    noted = click.option(
+    return named(note_option(store_option(command)))
+
+
+def note_option(command: F) -> F:
+    """Add `--note`."""
+    return click.option(
         "--note", metavar="TEXT", callback=text, help="Kept with the answer in its event."
-    )
-    return named(noted(store_option(command)))
+    )(command)
 
 
 def json_option(command: F) -> F:
@@ -69,9 +73,16 @@ def who_answers(as_name: str | None) -> str:
 
     if as_name is not None:
         return "cli:" + check_answerer(as_name, "--as")
+    return named_operator() or "cli:local"
+
+
+def named_operator() -> str | None:
+    """`cli:NAME` of CTRLRUN_OPERATOR, or None where it is not set; raises as `who_answers` does."""
+    from ctrlrun.approval import check_answerer
+
     name = os.environ.get(OPERATOR_VARIABLE)
     if name is None:
-        return "cli:local"
+        return None
     if not name.strip():
         raise InvalidArgument(f"{OPERATOR_VARIABLE} is set but empty; name somebody, or unset it")
     return "cli:" + check_answerer(name, OPERATOR_VARIABLE)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ctrlrun.authority import Authority
+from ctrlrun.authority import Authority, only_authority
 from ctrlrun.cli.output import note
 from ctrlrun.cli.warnings import warnings_held
 from ctrlrun.errors import PolicyError
@@ -56,15 +56,8 @@ def load_policy(authority_file: Path | None = None) -> Loaded:
         policy = _policy()
         if policy.mode == "observe":
             note(BANNER)
-        if authority_file is None:
-            return Loaded(policy, policy.authority)
-        authority = Authority.from_file(authority_file)
-        if policy.authority is not None:
-            raise PolicyError(
-                f"{policy.source} and {authority.source} both have an authority section; "
-                "one of them must go"
-            )
-        return Loaded(policy, authority)
+        beside = None if authority_file is None else Authority.from_file(authority_file)
+        return Loaded(policy, only_authority(policy.authority, beside))
 
 
 def _policy() -> Policy:

@@ -37,9 +37,9 @@ def init() -> None:
     out.say(f"next: say in {_POLICY} what your agent may do, or run ctrlrun demo")
 
 
-@click.command(short_help="Watch four ways an agent goes wrong get stopped.")
+@click.command(short_help="Watch five ways an agent goes wrong get stopped.")
 def demo() -> None:
-    """Play four ways an agent goes wrong, in one process, on a scratch store in .ctrlrun/demo.
+    """Play five ways an agent goes wrong, in one process, on a scratch store in .ctrlrun/demo.
 
     Nothing leaves this machine. It fails if anything is not refused that has to be.
     """

@@ -86,6 +86,12 @@ def test_no_command_is_the_help_and_exit_2(scene: Scene) -> None:
         ("demo", "x"),
         ("init", "--force"),
         ("migrate", "x"),
+        ("delegate",),
+        ("delegate", "--parent", "p", "--as", "a", "--file", "no-such-file.yaml"),
+        ("revoke",),
+        ("revoke", "dlg_1", "dlg_2"),
+        ("delegations", "surplus"),
+        ("delegations", "--all=yes"),
     ],
 )
 def test_usage_errors(scene: Scene, arguments: tuple[str, ...]) -> None:

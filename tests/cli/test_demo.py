@@ -23,6 +23,7 @@ RECEIPTS = [
     ("allow/committed", "refund:txn_123", 50000, "refund-agent-a", "103ea6aec71d8e85"),
     ("approve/committed", "refund:txn_4", 200000, "refund-agent", "e94450afd889a8f9"),
     ("approve/blocked", "refund:txn_4", 200000, "refund-agent", "e94450afd889a8f9"),
+    ("deny/denied", "refund:txn_5", 5000000, "support-agent", "3635a410d16d8125"),
 ]
 
 
@@ -38,17 +39,24 @@ def evidence(here: Path) -> list[dict[str, Any]]:
 def test_what_it_says(here: Path) -> None:
     ended = play(here)
     assert (ended.code, ended.err) == (0, "")
-    lines = [re.sub("apr_[0-9a-f]{32}", "<apr>", line) for line in ended.lines]
-    assert "four ways" in lines[0]
+    lines = [re.sub("(apr|dlg)_[0-9a-f]{32}", r"<\1>", line) for line in ended.lines]
+    assert "five ways" in lines[0]
     titles = [line for line in lines if re.match(r"\d\. ", line)]
     assert titles == [
         "1. Duplicate effect after a lost response",
         "2. Approval mutation",
         "3. Concurrent agents, same effect",
         "4. Approval replay",
+        "5. Authority escalation",
     ]
     blocked = [line for line in lines if line.startswith("   ✗ BLOCKED — ")]
-    assert [line.partition(" (")[2] for line in blocked] == ["", "mismatch)", "in_progress)", ""]
+    assert [line.partition(" (")[2] for line in blocked] == [
+        "",
+        "mismatch)",
+        "in_progress)",
+        "",
+        "authority_constraint)",
+    ]
     for line in (
         "   refund €500  →  remote commits  →  response lost  →  effect: AMBIGUOUS",
         "   remote refund calls: 1",
@@ -57,8 +65,14 @@ def test_what_it_says(here: Path) -> None:
         "   Agent A  reserve refund:txn_123  →  ACQUIRED  →  executes",
         "   Agent B  reserve refund:txn_123  →",
         "   approval <apr> used once  →  consumed",
+        "   human €100,000 delegable  →  finance agent €25,000  →  support agent €2,000",
+        "   support agent requests €50,000  →",
+        "   remote refund calls: 0",
     ):
         assert line in lines
+    fifth = lines[lines.index("5. Authority escalation") :]
+    ends = ("<dlg>", "→  refused (containment: constraints)", "(<apr>)")
+    assert [sum(line.endswith(end) for line in fifth) for end in ends] == [1, 1, 1]
     assert any(line.endswith("ctrlrun resolve refund:txn_1 --committed|--failed") for line in lines)
     used, again = (
         next(line for line in ended.lines if words in line)
@@ -66,7 +80,7 @@ def test_what_it_says(here: Path) -> None:
     )
     assert used.index("→") == again.index("→") and again.endswith("  →")
     assert ended.lines[-4:] == [
-        "Receipts (7): .ctrlrun/demo/receipts.jsonl",
+        "Receipts (8): .ctrlrun/demo/receipts.jsonl",
         "Events:       .ctrlrun/demo/events.jsonl",
         "",
         "Read them:    CTRLRUN_STATE=.ctrlrun/demo/state.db ctrlrun receipts",
@@ -87,11 +101,15 @@ def test_what_it_leaves(here: Path) -> None:
         for document in evidence(here)
     ] == RECEIPTS
     assert {document["environment"] for document in evidence(here)} == {"production"}
-    assert {document["resource"] for document in evidence(here)} == {None}
+    assert [document["resource"] for document in evidence(here)] == [*[None] * 7, "payment:txn_5"]
+    assert [document["principal"]["user"] for document in evidence(here)] == [
+        *[None] * 7,
+        "dana@example.com",
+    ]
     store = SQLiteStateStore(here / ".ctrlrun" / "demo" / "state.db")
     try:
         report = verify_chain(store)
-        assert (report.ok, report.verified) == (True, 7)
+        assert (report.ok, report.verified) == (True, 8)
         effects = {record.effect_key: record.state.value for record in store.list_effects()}
         assert effects == {
             "refund:txn_1": "ambiguous",
@@ -99,10 +117,14 @@ def test_what_it_leaves(here: Path) -> None:
             "refund:txn_4": "committed",
         }
         page = store.approvals_page(limit=10)
-        assert [record.status.value for record in page.items] == ["granted", "consumed"]
-        assert {record.approver for record in page.items} == {"human:demo"}
+        assert [record.status.value for record in page.items] == ["granted", "consumed", "pending"]
+        assert [record.approver for record in page.items] == ["human:demo", "human:demo", None]
+        finance, support = store.delegations(include_revoked=True)
+        assert (finance.parent_id, finance.depth) == ("head-of-support", 1)
+        assert (support.parent_id, support.depth) == (finance.delegation_id, 2)
+        assert {record.created_via for record in (finance, support)} == {"api"}
         events = (here / ".ctrlrun" / "demo" / "events.jsonl").read_text(encoding="utf-8")
-        assert len(events.splitlines()) == len(store.events())
+        assert len(events.splitlines()) == len(store.events()) == 44
     finally:
         store.close()
     read = run("receipts", cwd=here, environ={"CTRLRUN_STATE": ".ctrlrun/demo/state.db"})
@@ -116,13 +138,13 @@ def test_it_can_be_played_again_and_touches_nothing_else(here: Path) -> None:
         other.write_text("mine")
 
     def without_ids(ended: Ended) -> str:
-        return re.sub("apr_[0-9a-f]{32}", "", ended.out)
+        return re.sub("(apr|dlg)_[0-9a-f]{32}", "", ended.out)
 
     first, second = play(here), play(here)
     assert (first.code, second.code) == (0, 0)
     assert without_ids(first) == without_ids(second)
     assert first.out != second.out
-    assert len(evidence(here)) == 7
+    assert len(evidence(here)) == 8
     assert [other.read_text() for other in others] == ["mine", "mine"]
 
 

@@ -18,6 +18,7 @@ READS: list[tuple[str, ...]] = [
     ("effects",),
     ("approvals",),
     ("events",),
+    ("delegations",),
     ("inspect", "act_1"),
 ]
 ANSWERS: list[tuple[str, ...]] = [
