@@ -86,7 +86,7 @@ def delegate(
 ) -> None:
     """Hand on part of what a grant or a delegation permits: never more of it, never for longer.
 
-    It counts from the next call on. Whoever stops holding the parent takes this along.
+    It counts from the next call on, and ends at the latest with its parent.
     """
     by = _principal(as_name)
     recorded_by = named_operator()
@@ -168,7 +168,7 @@ def delegations(
 ) -> None:
     """List delegations, oldest first: id, parent, depth, for which agent, until when.
 
-    Of what a delegation permits, the parent's part may be less today: see the console for that.
+    One whose parent was revoked, narrowed or has ended permits nothing, and is listed all the same.
     """
     desk = reading_desk(store_url)
     listing = Listing(
