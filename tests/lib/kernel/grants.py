@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from ctrlrun.action import Principal
@@ -61,8 +61,3 @@ def row(digit: str, parent_id: str, agent: str = "a", **changes: Any) -> Delegat
         created_via="api",
         created_at=START,
     )
-
-
-def iso(moment: datetime) -> str:
-    """A time as a row holds it."""
-    return moment.isoformat()
