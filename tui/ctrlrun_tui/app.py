@@ -19,7 +19,7 @@ from textual.driver import Driver
 from ctrlrun.errors import CTRLRunError
 from ctrlrun.operator import PolicyUnread
 from ctrlrun_tui import terminal
-from ctrlrun_tui.actions import INBOX
+from ctrlrun_tui.actions import AUTHORITY, INBOX
 from ctrlrun_tui.arguments import Options
 from ctrlrun_tui.cards.memory import CardMemory
 from ctrlrun_tui.clipboard import copy_sequence
@@ -31,6 +31,7 @@ from ctrlrun_tui.frames import thinning
 from ctrlrun_tui.layout import HORIZONTAL_BREAKPOINTS, VERTICAL_BREAKPOINTS, Layout, layout_for
 from ctrlrun_tui.loading import load_the_rest
 from ctrlrun_tui.screens.base import Framed
+from ctrlrun_tui.screens.filtering import FilterScreen
 from ctrlrun_tui.sitting import Sitting, check_terminal, open_sitting
 from ctrlrun_tui.theme import OTHER_THEMES, THEMES, Palette, palette_for
 
@@ -189,6 +190,13 @@ class ConsoleApp(FollowingApp, inherit_bindings=False):
         while len(self.screen_stack) > 1:
             self.pop_screen()
 
+    def show_grant(self, grant_id: str) -> None:
+        """Go to a grant in the Authority view."""
+        self.show_view(AUTHORITY)
+        view = self.screen
+        if isinstance(view, FilterScreen):
+            view.set_filter(f'id:"{grant_id}"')
+
     # --- actions of the whole console ------------------------------------------------------------
 
     def do_inbox(self) -> None:
@@ -202,6 +210,12 @@ class ConsoleApp(FollowingApp, inherit_bindings=False):
 
     def do_events(self) -> None:
         self.show_view("events")
+
+    def do_stats(self) -> None:
+        self.show_view("stats")
+
+    def do_authority(self) -> None:
+        self.show_view(AUTHORITY)
 
     def do_handover(self) -> None:
         from ctrlrun_tui.screens.handover import HandoverScreen

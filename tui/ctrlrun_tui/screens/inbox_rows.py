@@ -12,20 +12,31 @@ from datetime import datetime
 
 from ctrlrun.effect import EffectRecord
 from ctrlrun.operator import (
+    Ending,
     Filter,
     InboxRow,
     Lane,
     Standing,
+    Standings,
     effect_standing,
     inbox_row,
     lane_page,
     request_standing,
 )
+from ctrlrun.operator.endings import endings, still_ending
+from ctrlrun.operator.grant_words import limits_texts
+from ctrlrun.operator.inbox import ending_row
 from ctrlrun.state import Damage, PagedReader
 from ctrlrun_tui.data.models import Lane as ListLane
 from ctrlrun_tui.data.models import Line, Role, Row, Span
 from ctrlrun_tui.data.sources import END_OF_LANE, FetchLane, LanedPages, RowPage, one_page
 from ctrlrun_tui.glyphs import Glyphs
+from ctrlrun_tui.screens.authority_rows import (
+    signs_line,
+    state_cell,
+    state_word,
+    subject_said,
+)
 from ctrlrun_tui.screens.cells import (
     AMBIGUOUS,
     LAPSED,
@@ -42,12 +53,16 @@ LANES = (
     ListLane(Lane.AMBIGUOUS, "AMBIGUOUS, oldest first"),
     ListLane(Lane.LAPSED, "lapsed lease, no outcome"),
     ListLane(Lane.UNSPENT, "granted, not yet spent"),
+    ListLane(Lane.ENDING, "ending within the hour, soonest first"),
     ListLane(Lane.EXPIRED, "expired within ten minutes"),
 )
 """The lanes in the order of the screen: what can be answered first."""
 
 EXPIRED_SHOWN = 100
 """Expired requests that are listed at most; the view line counts them all."""
+
+COUNTED_DOWN = (Lane.WAITING, Lane.UNSPENT, Lane.ENDING)
+"""Lanes whose items leave them by the clock."""
 
 HIDDEN = "the filter hides it now"
 
@@ -66,7 +81,7 @@ def age_cell(row: Row, now: datetime) -> Line:
 def left_cell(row: Row, now: datetime) -> Line:
     """The time left, or the word for where it stands."""
     item = item_of(row)
-    counts = row.left is None and item.lane in (Lane.WAITING, Lane.UNSPENT)
+    counts = row.left is None and item.lane in COUNTED_DOWN
     if not counts or item.until is None:
         return row.cells["state"]
     if now > item.until:
@@ -84,8 +99,10 @@ class InboxRows:
         glyphs: Glyphs,
         wanted: Filter | None,
         damaged: Callable[[tuple[Damage, ...]], None],
+        grants: Callable[[PagedReader, datetime], Standings] | None = None,
     ) -> None:
         self._glyphs = glyphs
+        self._grants = grants
         self._wanted = wanted
         self._damaged = damaged
         self._pages = LanedPages([(lane.key, self._lane(Lane(lane.key))) for lane in LANES])
@@ -94,6 +111,8 @@ class InboxRows:
     def fate(self, reader: PagedReader, row: Row, now: datetime) -> Row | None:
         """What became of an item that left its lane: a grant's way is followed to its outcome."""
         item = item_of(row)
+        if item.ending is not None:
+            return self._ending_fate(reader, row, item.item_id, now)
         found = inbox_row(reader, item.lane, item.item_id, now)
         if found is not None:
             wanted = self._wanted
@@ -123,11 +142,36 @@ class InboxRows:
                 limit=limit,
                 from_end=from_end,
                 wanted=self._wanted,
+                endings=self._endings(reader, lane, now),
             )
             self._damaged(page.damaged)
             return RowPage(tuple(map(self._row, page.rows)), page.before, page.after, page.ends)
 
         return fetch
+
+    def _endings(self, reader: PagedReader, lane: Lane, now: datetime) -> tuple[Ending, ...]:
+        if lane is not Lane.ENDING or self._grants is None:
+            return ()
+        return endings(self._grants(reader, now), now)
+
+    def _ending_fate(self, reader: PagedReader, row: Row, key: str, now: datetime) -> Row | None:
+        """What became of a grant that is not in the lane any more."""
+        if self._grants is None:
+            return None
+        standings = self._grants(reader, now)
+        found = still_ending(standings, key, now)
+        if found is not None:
+            hides = self._wanted is not None and not self._wanted.matches(found.row, now=now)
+            fresh = self._row(ending_row(found))
+            return replace(fresh, left=HIDDEN) if hides else fresh
+        node = standings.tree.find(key)
+        if node is None:
+            return self._left(row, Standing("gone"))
+        standing = standings.at(node, now)
+        word = "ends later now" if standing.is_live else state_word(standing.state)
+        why = "" if standing.why is None else f": {self._glyphs.said(standing.why)}"
+        state = state_cell(standing.state, signs_line(self._glyphs))
+        return replace(row, cells={**row.cells, "state": state}, left=f"{word}{why}")
 
     def _expired(self, reader: PagedReader, limit: int, now: datetime) -> Sequence[Row]:
         page = lane_page(reader, Lane.EXPIRED, now, limit=EXPIRED_SHOWN, wanted=self._wanted)
@@ -136,6 +180,8 @@ class InboxRows:
 
     def _row(self, item: InboxRow) -> Row:
         glyphs, action = self._glyphs, item.action
+        if item.ending is not None:
+            return self._ending_row(item, item.ending)
         marks = (glyphs.differs,) if item.asked_again else ()
         if item.refused is not None:
             marks = (*marks, f"{glyphs.blocked} refused")
@@ -144,6 +190,18 @@ class InboxRows:
             "effect": _said(item.effect_key, glyphs),
             "principal": _said(None if action is None else action.principal.agent, glyphs),
             "action": _said(None if action is None else action.name, glyphs, "not recorded"),
+            **_states(item.lane, glyphs),
+        }
+        return Row(f"{item.lane}:{item.item_id}", cells, record=item, lane=item.lane)
+
+    def _ending_row(self, item: InboxRow, ending: Ending) -> Row:
+        """A grant's actions stand where a request has its action, its limits for the arguments."""
+        glyphs, grant = self._glyphs, ending.grant
+        cells: dict[str, Line] = {
+            "action": _said(", ".join(grant.actions), glyphs),
+            "arguments": tuple(Span(short_value(text, glyphs)) for text in limits_texts(grant)),
+            "principal": (Span(subject_said(grant, glyphs)),),
+            "effect": (),
             **_states(item.lane, glyphs),
         }
         return Row(f"{item.lane}:{item.item_id}", cells, record=item, lane=item.lane)
@@ -180,6 +238,8 @@ def _states(lane: Lane, glyphs: Glyphs) -> dict[str, Line]:
             sign, word = "ambiguous", AMBIGUOUS
         case Lane.LAPSED:
             sign, word = "lapsed", LAPSED
+        case Lane.ENDING:
+            sign, word = "granted", "live"
         case Lane.EXPIRED:
             sign, word = "expired", "EXPIRED"
     state = state_line(sign, word, glyphs)
