@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ctrlrun.canonical import has_surrogate
 from ctrlrun.errors import IdentityError, InvalidArgument, MissingDependency
 from ctrlrun.jwt_identity.token import Token, shown
 
@@ -86,9 +87,11 @@ class FixedKey:
     @classmethod
     def of_secret(cls, secret: object, algorithms: Algorithms) -> FixedKey:
         """The shared secret; InvalidArgument when it is empty, no text, or a key of another kind."""
-        material = secret.encode() if isinstance(secret, str) else secret
+        material = secret
+        if isinstance(secret, str) and not has_surrogate(secret):
+            material = secret.encode()
         if not isinstance(material, bytes) or not material:
-            raise InvalidArgument("secret must be a str or bytes, and not empty")
+            raise InvalidArgument("secret must be text or bytes, and not empty")
         # PyJWT's own words may quote the key.
         keys = _serving(algorithms, material)
         if len(keys) < len(algorithms):

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ctrlrun.action import Principal
+from ctrlrun.canonical import has_surrogate
 from ctrlrun.clock import LONGEST, Clock, utc_now
 from ctrlrun.errors import IdentityError, InvalidArgument
 from ctrlrun.identity import IdentityContext
@@ -169,7 +170,7 @@ def _check_one_source(**sources: object) -> None:
 
 
 def _text(value: object, name: str) -> str:
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not value.strip() or has_surrogate(value):
         raise InvalidArgument(f"{name} must be text, and not blank")
     return value
 

@@ -93,7 +93,7 @@ WRONG: dict[str, tuple[dict[str, Any] | Settings, str]] = {
     **{
         f"{name} {value!r}": ({name: value}, name)
         for name in ("issuer", "audience", "header", "agent_claim")
-        for value in ("", "  ", None, 5, ["x"])
+        for value in ("", "  ", None, 5, ["x"], "x\ud800")
     },
     **{
         f"{name} {value!r}": ({name: value}, name)
@@ -123,6 +123,7 @@ WRONG: dict[str, tuple[dict[str, Any] | Settings, str]] = {
     "all day to answer": ({"http_timeout": timedelta(hours=24)}, "http_timeout"),
     "an empty secret": ({"secret": "", "algorithms": ["HS256"]}, "secret"),
     "empty bytes": ({"secret": b"", "algorithms": ["HS256"]}, "secret"),
+    "a secret that is no text": ({"secret": "\ud800", "algorithms": ["HS256"]}, "secret"),
     "a secret of another type": ({"secret": 5, "algorithms": ["HS256"]}, "secret"),
     "a public key as the secret": (
         lambda: {"secret": public_pem("rsa"), "algorithms": ["HS256"]},
