@@ -11,7 +11,7 @@ once. Case counts in keys, ids and hashes alone. The language is described in do
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,7 +33,7 @@ from ctrlrun.operator.filter_fields import (
     subject_of,
     texts,
 )
-from ctrlrun.operator.filter_terms import RawTerm, expression, split_terms
+from ctrlrun.operator.filter_terms import Character, RawTerm, expression, split_terms
 from ctrlrun.operator.inbox import InboxRow
 from ctrlrun.operator.seen import SeenAction
 
@@ -42,6 +42,8 @@ __all__ = ["Filter", "RowKind", "parse"]
 _WINDOW = re.compile(r"([0-9]{1,9})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _LONGEST = 10_000
+_ANY_CASE = re.DOTALL | re.IGNORECASE
+_EXACTLY = Character("=", quoted=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +190,11 @@ def parse(text: str, kind: RowKind, *, now: datetime) -> Filter:
 def _term(raw: RawTerm, kind: RowKind) -> _Term:
     if raw.field is not None and raw.field not in FIELDS[kind]:
         raise _unknown_field(raw, kind)
-    flags = re.DOTALL if raw.field in EXACT_CASE else re.DOTALL | re.IGNORECASE
-    pattern = re.compile(expression(raw.value), flags)
+    is_exact = raw.field in EXACT_CASE
+    if raw.field is not None and raw.value[0] == _EXACTLY:
+        raw = replace(raw, value=raw.value[1:])
+        is_exact = True
+    pattern = re.compile(expression(raw.value), re.DOTALL if is_exact else _ANY_CASE)
     known = None if raw.field is None else KNOWN[kind].get(raw.field)
     exact = None if raw.is_glob else raw.text
     if known is not None:

@@ -18,8 +18,10 @@ from ctrlrun.operator.authority_state import AuthorityRow, GrantState
 from ctrlrun.operator.endings import ENDING_WITHIN
 from ctrlrun.operator.grant_words import limits_texts
 from ctrlrun.operator.seen import SeenAction, action_of_request
+from ctrlrun.operator.stats_words import ENFORCED, enforced, stopped_by
 from ctrlrun.operator.wording import json_text
 from ctrlrun.receipt import Event, EventType, Receipt, ReceiptResult
+from ctrlrun.state.tallies import ANSWERS, answer_of
 
 Row = Receipt | Event | EffectRecord | ApprovalRecord | AuthorityRow
 Texts = tuple[str, ...]
@@ -168,6 +170,37 @@ def _receipt_reason(subject: Subject) -> Iterator[object]:
         yield from (would_have.get(key) for key in ("blocked_reason", "reason"))
 
 
+def _would(subject: Subject) -> tuple[object, object, object]:
+    """What enforcing would have decided, why, and what it would have stopped at."""
+    row = subject.row
+    would = row.would_have if isinstance(row, Receipt) else None
+    if would is None:
+        return None, None, None
+    return would.get("decision"), would.get("reason"), would.get("blocked_reason")
+
+
+def _blocked(subject: Subject) -> Iterator[object]:
+    decision, _, blocked = _would(subject)
+    yield None if decision is None else blocked
+
+
+def _enforced(subject: Subject) -> Iterator[object]:
+    decision, _, blocked = _would(subject)
+    yield from enforced(decision, blocked)
+
+
+def _stopped_by(subject: Subject) -> Iterator[object]:
+    decision, reason, blocked = _would(subject)
+    for word in enforced(decision, blocked):
+        if word != "allowed":
+            yield stopped_by(word, reason, blocked)
+
+
+def _answer(subject: Subject) -> Iterator[object]:
+    if isinstance(subject.row, ApprovalRecord):
+        yield answer_of(subject.row, subject.now)
+
+
 def _state(subject: Subject) -> Iterator[object]:
     """The state by the clock: a lapsed lease and a lapsed request have other words."""
     row = subject.row
@@ -225,8 +258,12 @@ _RECEIPTS: dict[str, Extract] = {
     "user": _of_principal("user"),
     "decision": _attribute("decision"),
     "result": _attribute("result", "execution"),
+    "execution": _attribute("execution"),
     "state": _attribute("result", "execution"),
     "reason": _receipt_reason,
+    "enforced": _enforced,
+    "blocked": _blocked,
+    "stopped_by": _stopped_by,
     "key": _key,
     "id": _attribute("receipt_id", "action_id", "approval_id"),
     "approval": _attribute("approval_id"),
@@ -269,6 +306,7 @@ _EFFECTS: dict[str, Extract] = {
 }
 _APPROVALS: dict[str, Extract] = {
     "state": _state,
+    "answer": _answer,
     "key": _key,
     "id": _request_id,
     "action": _of_action("name"),
@@ -324,13 +362,19 @@ _RESULTS = frozenset(result.value for result in ReceiptResult)
 _DECISIONS = frozenset(decision.value for decision in Decision)
 
 KNOWN: dict[RowKind, dict[str, frozenset[str]]] = {
-    RowKind.RECEIPTS: {"decision": _DECISIONS, "result": _RESULTS, "state": _RESULTS},
+    RowKind.RECEIPTS: {
+        "decision": _DECISIONS,
+        "result": _RESULTS,
+        "execution": _RESULTS,
+        "state": _RESULTS,
+        "enforced": frozenset(ENFORCED),
+    },
     RowKind.EVENTS: {
         "decision": _DECISIONS,
         "type": frozenset(kind.value for kind in EventType),
     },
     RowKind.EFFECTS: {"state": _EFFECT_STATES | {LAPSED}},
-    RowKind.APPROVALS: {"state": _STATUSES},
+    RowKind.APPROVALS: {"state": _STATUSES, "answer": frozenset(ANSWERS)},
     RowKind.INBOX: {"state": _EFFECT_STATES | _STATUSES | {LAPSED, ENDING}},
     RowKind.AUTHORITY: {"state": frozenset(state.value for state in GrantState) | {ENDING}},
 }

@@ -10,6 +10,7 @@ from ctrlrun.state.protocol import (
     PagedReader,
     StateReader,
     StateStore,
+    TallyReader,
     UnitStateStore,
 )
 from ctrlrun.state.sqlite import ExistingSQLiteStore, SQLiteReader, SQLiteStateStore
@@ -29,5 +30,6 @@ __all__ = [
     "SQLiteStateStore",
     "StateReader",
     "StateStore",
+    "TallyReader",
     "UnitStateStore",
 ]

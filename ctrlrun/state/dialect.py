@@ -49,3 +49,29 @@ class Dialect(Protocol):
     def has_control(self, control: str) -> Filter:
         """Receipts whose document has the control, and those whose document nobody can read."""
         ...
+
+    @property
+    def tally_facts(self) -> str:
+        """Of a receipt: what it is counted by, as one text that `tallies` reads; NULL for a
+        document that cannot be read.
+        """
+        ...
+
+    @property
+    def tally_index(self) -> str:
+        """The name of the index over `tally_facts`."""
+        ...
+
+    @property
+    def tally_source(self) -> str:
+        """The receipts as they are named where the index over `tally_facts` is to be read."""
+        ...
+
+    @property
+    def whole(self) -> str:
+        """Behind a subquery whose rows must be made before the outer query groups them."""
+        ...
+
+    def seconds_between(self, start: str, end: str) -> str:
+        """The seconds between two columns of times, exact to a millisecond; NULL without both."""
+        ...

@@ -38,6 +38,7 @@ from ctrlrun.state._memory_pages import (
     Tables,
     by_creation,
 )
+from ctrlrun.state._memory_tallies import MemoryTallies
 from ctrlrun.state.protocol import HeldContinuation
 from ctrlrun.state.verdicts import ApprovalVerdict, EffectVerdict
 
@@ -48,7 +49,7 @@ T = TypeVar("T")
 _NOTHING: Any = object()
 
 
-class InMemoryStateStore(MemoryPages):
+class InMemoryStateStore(MemoryPages, MemoryTallies):
     """Everything in this process, behind one lock.
 
     `clock` returns aware times. Verdicts, orders and pages are those of every other store

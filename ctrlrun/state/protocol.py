@@ -16,7 +16,8 @@ from ctrlrun.approval import Approval, ApprovalRecord, ApprovalRequest, Approval
 from ctrlrun.authority import DelegationRecord
 from ctrlrun.effect import DEFAULT_LEASE, EffectRecord, EffectState, Reservation
 from ctrlrun.receipt import Event, Receipt
-from ctrlrun.state.page import ApprovalOrder, EffectOrder, Page, ReceiptRow
+from ctrlrun.state.page import START, ApprovalOrder, EffectOrder, Page, ReceiptRow
+from ctrlrun.state.tallies import AnswerTally, Stretch, TallyPage
 
 T = TypeVar("T")
 
@@ -174,6 +175,27 @@ class PagedReader(StateReader, Protocol):
     def receipt_rows(self, *, after: str | None = None, limit: int) -> tuple[ReceiptRow, ...]: ...
     def change_token(self) -> object: ...
     def close(self) -> None: ...
+
+
+class TallyReader(Protocol):
+    """The counts that our stores add: receipts and answers, counted where they are stored."""
+
+    def receipts_place(self, since: datetime) -> str: ...
+    def receipts_tally(
+        self,
+        stretch: Stretch,
+        *,
+        after: str = START,
+        through: str | None = None,
+        limit: int,
+    ) -> TallyPage: ...
+    def receipts_finished(self, stretch: Stretch, *, through: str) -> TallyPage: ...
+    def receipts_ends(
+        self, since: datetime, *, through: str
+    ) -> tuple[datetime | None, datetime | None]: ...
+    def answers_tally(
+        self, now: datetime, *, since: datetime | None = None, until: datetime | None = None
+    ) -> AnswerTally: ...
 
 
 @runtime_checkable

@@ -8,10 +8,17 @@ from ctrlrun.state.delegations import DelegationReads, DelegationWrites
 from ctrlrun.state.effects import EffectReads
 from ctrlrun.state.evidence import EvidenceReads, EvidenceWrites
 from ctrlrun.state.pages import PageReads
+from ctrlrun.state.tallies import TallyReads
 
 
 class RelationalReader(
-    ContinuationReads, ApprovalReads, EffectReads, DelegationReads, EvidenceReads, PageReads
+    ContinuationReads,
+    ApprovalReads,
+    EffectReads,
+    DelegationReads,
+    EvidenceReads,
+    PageReads,
+    TallyReads,
 ):
     """Everything that can be read; there is no write in it."""
 

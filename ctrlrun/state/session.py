@@ -108,6 +108,10 @@ class Session(ABC):
         """Whether the indexes that make a read by key cheap are there."""
         return True
 
+    def has_index(self, name: str) -> bool:
+        """Whether the index of this name is there, so that a statement may ask for it."""
+        return True
+
     def row(self, sql: str, values: Values = ()) -> Row | None:
         """The first row of a read that finds one at most."""
         rows = self.rows(sql, values)

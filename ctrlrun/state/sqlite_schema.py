@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctrlrun.receipt import GENESIS_HASH
+from ctrlrun.state import sqlite_tally
 from ctrlrun.state.schema import Migration
 
 LEDGER = (
@@ -176,4 +177,6 @@ EXTENSIONS = (
     _index("x12_approvals_by_expiry", "x_approvals_by_expiry ON approvals (status, expires_at)"),
     _index("x13_approvals_by_action", "x_approvals_by_action ON approvals (action_hash)"),
     Migration("x14_delegation_changes", _CHANGES),
+    _index("x20_receipts_tally", sqlite_tally.DEFINITION),
+    _index("x21_approvals_by_creation", "x_approvals_by_creation ON approvals (created_at)"),
 )

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.state.dialect import Filter, Order
 from ctrlrun.state.session import Cursor, Row, Session, Values
+from ctrlrun.state.sqlite_tally import FACTS, TALLY_INDEX
 
 T = TypeVar("T")
 
@@ -165,6 +166,11 @@ class SQLiteSession(Session):
         )
         return bool(found[0][0] == len(_KEY_INDEXES))
 
+    def has_index(self, name: str) -> bool:
+        """Looks each time, as `is_indexed`."""
+        found = self.rows("SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?", (name,))
+        return bool(found)
+
     # --- transactions ----------------------------------------------------------------------------
 
     @property
@@ -301,6 +307,13 @@ class SQLiteDialect:
 
     for_update: str = ""
     byte_order: str = ""
+    tally_facts: str = FACTS
+    tally_index: str = TALLY_INDEX
+    tally_source: str = f"receipts INDEXED BY {TALLY_INDEX}"
+    whole: str = " LIMIT -1"
+
+    def seconds_between(self, start: str, end: str) -> str:
+        return f"(julianday({end}) - julianday({start})) * 86400.0"
 
     @property
     def stored(self) -> Mapping[str, Order]:

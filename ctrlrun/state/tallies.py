@@ -1,0 +1,585 @@
+"""Counting receipts where they are stored: by what they say, a stretch of the chain at a time.
+
+Owns the values, their SQL over any dialect, and the same count over receipts as objects. What a
+number means to a person is decided in `ctrlrun.operator.stats`. Rules: docs/stats.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ctrlrun.approval import ApprovalRecord, ApprovalStatus
+from ctrlrun.conditions import Decision
+from ctrlrun.errors import DamagedRow
+from ctrlrun.receipt import Receipt, ReceiptResult
+from ctrlrun.state import keyset
+from ctrlrun.state.core import Reads
+from ctrlrun.state.dialect import Order
+from ctrlrun.state.page import START, Damage, check_page
+from ctrlrun.state.rows import column_time, detail_of, receipt_from, text_of
+from ctrlrun.state.session import Row, Session
+
+POLICY_DIGITS = len("sha256:") + 16
+"""How much of a policy's hash is kept: policies are told apart by it, not proved."""
+
+_LAST_TIE = 2**63 - 1
+_MINUTE = 16  # characters of a time in a column up to its minute; up to its hour, 13
+_HOUR = 13
+# Requests for approval are what the worst ten minutes are made of: those are told by the minute.
+_ASKED = "f >= '[\"approve\"' AND f < '[\"approve#'"
+_LONGEST_NAMED = 100
+
+
+class ReceiptFacts(NamedTuple):
+    """What receipts are counted by. The last four are None outside observe mode.
+
+    `policy` is the beginning of the policy's hash. A tuple, because a slice makes many of them.
+    """
+
+    action: str
+    agent: str
+    decision: str
+    decision_reason: str
+    result: str
+    policy: str | None = None
+    execution: str | None = None
+    would_decision: str | None = None
+    would_reason: str | None = None
+    blocked_reason: str | None = None
+
+
+class Tally(NamedTuple):
+    """So many receipts that say the same.
+
+    `before`: they finished before the split. `moment`: the minute or the hour in which they
+    finished, where times were asked for (None: the stored time is no time).
+    """
+
+    facts: ReceiptFacts
+    receipts: int
+    before: bool = False
+    moment: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TallyPage:
+    """What a stretch of the chain holds.
+
+    `after` is the cursor behind it, None when there was nothing to look at; `left` is about how
+    many receipts are behind that. `first` and `last` are the ends of those that finished at or
+    after the split. Receipts that cannot be read are in no tally; the first hundred are named.
+    """
+
+    tallies: tuple[Tally, ...] = ()
+    looked_at: int = 0
+    left: int = 0
+    after: str | None = None
+    first: datetime | None = None
+    last: datetime | None = None
+    damaged: tuple[Damage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Which receipts: of the chain, and of those the ones that finished in [since, until).
+
+    `split` parts them by when they finished. `timed` is how exactly moments are told: by the
+    `minute`, by the `hour`, or not at all.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+    split: datetime | None = None
+    timed: str = ""
+
+    def __post_init__(self) -> None:
+        if self.timed not in ("", "hour", "minute"):
+            raise ValueError(f"timed is hour, minute or nothing, not {self.timed!r}")
+
+    @property
+    def width(self) -> int:
+        """How much of a column's time tells the moment."""
+        return {"": 0, "hour": _HOUR, "minute": _MINUTE}[self.timed]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerTally:
+    """Requests and how they were answered. `expired`: nobody did in time, by the clock.
+
+    `median` and `p95` (nearest rank) are over the granted and denied ones.
+    """
+
+    requests: int = 0
+    granted: int = 0
+    denied: int = 0
+    expired: int = 0
+    waiting: int = 0
+    median: timedelta | None = None
+    p95: timedelta | None = None
+
+
+# --- receipts as objects -------------------------------------------------------------------------
+
+
+def facts_of(receipt: Receipt) -> ReceiptFacts:
+    """What a receipt is counted by."""
+    would = receipt.would_have
+    policy = _word(receipt.policy_hash)
+    return ReceiptFacts(
+        receipt.action,
+        receipt.principal.agent,
+        receipt.decision.value,
+        receipt.decision_reason,
+        receipt.result.value,
+        None if policy is None else policy[:POLICY_DIGITS] or None,
+        None if receipt.execution is None else receipt.execution.value,
+        None if would is None else _word(would.get("decision")),
+        None if would is None else _word(would.get("reason")),
+        None if would is None else _word(would.get("blocked_reason")),
+    )
+
+
+def tally_receipts(receipts: Iterable[Receipt], stretch: Stretch) -> TallyPage:
+    """The tallies of receipts that were read; no cursor, and nothing left."""
+    counts: Counter[tuple[ReceiptFacts, bool, datetime | None]] = Counter()
+    ends: list[datetime] = []
+    looked_at = 0
+    for receipt in receipts:
+        looked_at += 1
+        finished = receipt.finished_at
+        if (stretch.since is not None and finished < stretch.since) or (
+            stretch.until is not None and finished >= stretch.until
+        ):
+            continue
+        before = stretch.split is not None and finished < stretch.split
+        facts = facts_of(receipt)
+        moment = None if before else _moment_of(finished, facts, stretch.timed)
+        counts[facts, before, moment] += 1
+        if not before:
+            ends.append(finished)
+    tallies = tuple(Tally(key[0], count, key[1], key[2]) for key, count in counts.items())
+    return TallyPage(
+        tallies, looked_at, first=min(ends, default=None), last=max(ends, default=None)
+    )
+
+
+def _moment_of(finished: datetime, facts: ReceiptFacts, timed: str) -> datetime | None:
+    if not timed:
+        return None
+    minute = finished.astimezone(UTC).replace(second=0, microsecond=0)
+    by_minute = timed == "minute" or facts.decision == Decision.APPROVE
+    return minute if by_minute else minute.replace(minute=0)
+
+
+def answers_of(
+    records: Iterable[tuple[ApprovalRecord, datetime | None]], now: datetime
+) -> AnswerTally:
+    """The tally of requests, each with the time at which it was denied, if it was."""
+    counts: Counter[str] = Counter()
+    took: list[timedelta] = []
+    for record, denied_at in records:
+        answer = answer_of(record, now)
+        counts[answer] += 1
+        answered = record.granted_at if answer == "granted" else denied_at
+        if answer in ("granted", "denied") and answered is not None:
+            took.append(answered - record.request.created_at)
+    took.sort()
+    return AnswerTally(
+        requests=counts.total(),
+        granted=counts["granted"],
+        denied=counts["denied"],
+        expired=counts["expired"],
+        waiting=counts["waiting"],
+        median=took[rank(len(took), 50)] if took else None,
+        p95=took[rank(len(took), 95)] if took else None,
+    )
+
+
+ANSWERS = ("granted", "denied", "expired", "waiting")
+"""What can become of a request."""
+
+
+def answer_of(record: ApprovalRecord, now: datetime) -> str:
+    """What became of a request, one of `ANSWERS`; a grant stays one."""
+    if record.granted_at is not None or record.status in (
+        ApprovalStatus.GRANTED,
+        ApprovalStatus.CONSUMED,
+    ):
+        return "granted"
+    if record.status is ApprovalStatus.DENIED:
+        return "denied"
+    lapsed = record.status is ApprovalStatus.EXPIRED or now > record.request.expires_at
+    return "expired" if lapsed else "waiting"
+
+
+def rank(count: int, percent: int) -> int:
+    """The place (from 0) of a percentile by nearest rank among `count` sorted values."""
+    return max(0, -(-count * percent // 100) - 1)
+
+
+# --- receipts as rows ----------------------------------------------------------------------------
+
+
+class TallyReads(Reads):
+    """The counts of a relational store."""
+
+    def receipts_place(self, since: datetime) -> str:
+        """The cursor before the first receipt of the chain that finished then or later."""
+        start = column_time(since)
+        by = self._dialect.byte_order
+        unchained = self._row(
+            f"SELECT 1 FROM receipts WHERE seq IS NULL AND ts{by} >= ? LIMIT 1", (start,)
+        )
+        if unchained is not None:
+            return START
+        row = self._row(f"SELECT MIN(seq) FROM receipts WHERE ts{by} >= ?", (start,))
+        if row is not None and row[0] is not None:
+            return _place(row[0] - 1)
+        row = self._row("SELECT MAX(seq) FROM receipts")
+        return _place(0 if row is None or row[0] is None else row[0])
+
+    def receipts_tally(
+        self,
+        stretch: Stretch,
+        *,
+        after: str = START,
+        through: str | None = None,
+        limit: int,
+    ) -> TallyPage:
+        """The tallies of the next `limit` receipts behind a cursor, those from before the chain
+        first. `through`: none that stand behind that cursor.
+        """
+        check_page(None, after, limit)
+        order = self._dialect.stored["receipts"]
+        place = (None, 0) if after == START else keyset.parse_cursor(after, order)
+        end = None if through is None else _end_of(through, order)
+        with self._sessions.current() as session:
+            if place[0] is None:
+                page = self._unchained(session, stretch, place[1], limit)
+                if page is not None:
+                    return page
+            return self._chained(session, stretch, place[0], end, limit)
+
+    def receipts_finished(self, stretch: Stretch, *, through: str) -> TallyPage:
+        """The tallies of all receipts that finished in the stretch and stand before a cursor.
+
+        For a short time: it costs what it finds, and the documents of that are read.
+        """
+        end = _end_of(through, self._dialect.stored["receipts"])
+        where, values = _between(stretch, self._dialect.byte_order)
+        if end is None:
+            where, values = [*where, "seq IS NULL"], values
+        else:
+            where, values = [*where, "COALESCE(seq, 0) <= ?"], [*values, end]
+        with self._sessions.current() as session:
+            return self._counted(session, "receipts", where, values, stretch)
+
+    def receipts_ends(
+        self, since: datetime, *, through: str
+    ) -> tuple[datetime | None, datetime | None]:
+        """When the first and the last receipt finished of those from `since` on, before a cursor."""
+        end = _end_of(through, self._dialect.stored["receipts"])
+        by = self._dialect.byte_order
+        ends: list[datetime | None] = []
+        for direction in ("", " DESC"):
+            row = self._row(
+                f"SELECT ts FROM receipts WHERE ts{by} >= ? AND COALESCE(seq, 0) <= ? "
+                f"ORDER BY ts{by}{direction} LIMIT 1",
+                (column_time(since), 0 if end is None else end),
+            )
+            ends.append(None if row is None else _time(row[0]))
+        return ends[0], ends[1]
+
+    def _unchained(
+        self, session: Session, stretch: Stretch, tie: int, limit: int
+    ) -> TallyPage | None:
+        """The next ones from before the chain; None when there is none."""
+        name = self._dialect.stored["receipts"].tie
+        looked = session.row(
+            f"SELECT COUNT(*), MAX({name}) FROM (SELECT {name} FROM receipts WHERE seq IS NULL "
+            f"AND {name} > ? ORDER BY {name} LIMIT ?) AS stretch",
+            (tie, limit),
+        )
+        if looked is None or looked[0] == 0:
+            return None
+        where, values = _between(stretch, self._dialect.byte_order)
+        where += ["seq IS NULL", f"{name} > ?", f"{name} <= ?"]
+        page = self._counted(session, "receipts", where, [*values, tie, looked[1]], stretch)
+        return _read(page, looked[0], _highest(session), f"[null,{looked[1]}]")
+
+    def _chained(
+        self, session: Session, stretch: Stretch, seq: int | None, end: int | None, limit: int
+    ) -> TallyPage:
+        start = -1 if seq is None else seq
+        highest = _highest(session) if end is None else end
+        looked = session.row(
+            "SELECT COUNT(*), MAX(seq) FROM (SELECT seq FROM receipts WHERE seq > ? AND seq <= ? "
+            "ORDER BY seq LIMIT ?) AS stretch",
+            (start, highest, limit),
+        )
+        if looked is None or looked[0] == 0:
+            return TallyPage()
+        where, values = _between(stretch, self._dialect.byte_order)
+        where += ["seq > ?", "seq <= ?"]
+        indexed = session.has_index(self._dialect.tally_index)
+        source = self._dialect.tally_source if indexed else "receipts"
+        page = self._counted(session, source, where, [*values, start, looked[1]], stretch)
+        return _read(page, looked[0], highest - looked[1], _place(looked[1]))
+
+    def _counted(
+        self, session: Session, source: str, where: list[str], values: list[Any], stretch: Stretch
+    ) -> TallyPage:
+        """The tallies of the receipts under a condition."""
+        facts = f"{self._dialect.tally_facts} AS f, ts"
+        rest = f" FROM {source} WHERE {' AND '.join(where)}{self._dialect.whole}"
+        key, key_values = _key(stretch, self._dialect.byte_order)
+        rows = session.rows(
+            f"SELECT {key} AS said, COUNT(*) FROM (SELECT {facts}{rest}) AS stretch GROUP BY said",
+            [*key_values, *values],
+        )
+        tallies, unread = _tallies(rows)
+        damaged: tuple[Damage, ...] = ()
+        if unread:
+            marks = ", ".join("?" * len(unread))
+            strange = session.rows(
+                f"SELECT receipt_id, json, hash FROM (SELECT receipt_id, json, hash, {key} AS said "
+                f"FROM (SELECT receipt_id, json, hash, {facts}{rest}) AS stretch) AS strange "
+                f"WHERE said IS NULL OR CAST(said AS BLOB) IN ({marks})",
+                [*key_values, *values, *unread],
+            )
+            more, damaged = _read_singly(strange, stretch)
+            tallies += more
+        first, last = self._ends(session, f"SELECT ts{rest}", values, stretch)
+        return TallyPage(tuple(tallies), first=first, last=last, damaged=damaged)
+
+    def _ends(
+        self, session: Session, inner: str, values: list[Any], stretch: Stretch
+    ) -> tuple[datetime | None, datetime | None]:
+        by = self._dialect.byte_order
+        split = [] if stretch.split is None else [column_time(stretch.split)]
+        where = f" WHERE ts{by} >= ?" if split else ""
+        row = session.row(
+            f"SELECT MIN(ts{by}), MAX(ts{by}) FROM ({inner}) AS stretch{where}",
+            [*values, *split],
+        )
+        return (None, None) if row is None else (_time(row[0]), _time(row[1]))
+
+    # --- answers ---------------------------------------------------------------------------------
+
+    def answers_tally(
+        self, now: datetime, *, since: datetime | None = None, until: datetime | None = None
+    ) -> AnswerTally:
+        """How the requests made in [since, until) were answered, as of `now`."""
+        by = self._dialect.byte_order
+        where: list[str] = []
+        values: list[Any] = []
+        for moment, sign in ((since, ">="), (until, "<")):
+            if moment is not None:
+                where.append(f"created_at{by} {sign} ?")
+                values.append(column_time(moment))
+        condition = f" WHERE {' AND '.join(where)}" if where else ""
+        answer = (
+            "CASE WHEN granted_at IS NOT NULL OR status IN ('granted', 'consumed') THEN 'granted' "
+            "WHEN status = 'denied' THEN 'denied' "
+            f"WHEN status = 'expired' OR expires_at{by} < ? THEN 'expired' ELSE 'waiting' END"
+        )
+        counts = {
+            str(name): int(count)
+            for name, count in self._rows(
+                f"SELECT {answer} AS answer, COUNT(*) FROM approvals{condition} GROUP BY answer",
+                [column_time(now), *values],
+            )
+        }
+        median, p95 = self._took(condition, values)
+        return AnswerTally(
+            requests=sum(counts.values()),
+            granted=counts.get("granted", 0),
+            denied=counts.get("denied", 0),
+            expired=counts.get("expired", 0),
+            waiting=counts.get("waiting", 0),
+            median=median,
+            p95=p95,
+        )
+
+    def _took(self, condition: str, values: list[Any]) -> tuple[timedelta | None, timedelta | None]:
+        """The median and the 95th percentile of the time from request to answer."""
+        answered = (
+            "CASE WHEN granted_at IS NOT NULL THEN granted_at WHEN status = 'denied' THEN "
+            "(SELECT MIN(events.ts) FROM events WHERE events.approval_id = approvals.approval_id "
+            "AND events.type = 'APPROVAL_DENIED') END"
+        )
+        seconds = self._dialect.seconds_between("created_at", "answered_at")
+        took = (
+            f"SELECT {seconds} AS took FROM (SELECT created_at, {answered} AS answered_at "
+            f"FROM approvals{condition}) AS answers"
+        )
+        row = self._row(f"SELECT COUNT(took) FROM ({took}) AS times", values)
+        count = 0 if row is None else int(row[0])
+        if count == 0:
+            return None, None
+        found = [
+            self._row(
+                f"SELECT took FROM ({took}) AS times WHERE took IS NOT NULL "
+                "ORDER BY took LIMIT 1 OFFSET ?",
+                [*values, rank(count, percent)],
+            )
+            for percent in (50, 95)
+        ]
+        median, p95 = (
+            None if row is None else timedelta(milliseconds=round(float(row[0]) * 1000))
+            for row in found
+        )
+        return median, p95
+
+
+def _place(seq: int) -> str:
+    """The cursor behind the receipt with this place in the chain."""
+    return f"[{seq},{_LAST_TIE}]"
+
+
+def _end_of(through: str, order: Order) -> int | None:
+    """The last place in the chain before a cursor; None for those from before the chain."""
+    if through == START:
+        return 0
+    seq = keyset.parse_cursor(through, order)[0]
+    return None if seq is None else int(seq)
+
+
+def _highest(session: Session) -> int:
+    row = session.row("SELECT MAX(seq) FROM receipts")
+    return 0 if row is None or row[0] is None else int(row[0])
+
+
+def _between(stretch: Stretch, by: str) -> tuple[list[str], list[Any]]:
+    where: list[str] = []
+    values: list[Any] = []
+    for moment, sign in ((stretch.since, ">="), (stretch.until, "<")):
+        if moment is not None:
+            where.append(f"ts{by} {sign} ?")
+            values.append(column_time(moment))
+    return where, values
+
+
+def _key(stretch: Stretch, by: str) -> tuple[str, list[Any]]:
+    """What rows are grouped by, in one text: the facts, then `<` or the moment."""
+    cases: list[str] = []
+    values: list[Any] = []
+    if stretch.split is not None:
+        cases.append(f"WHEN ts{by} < ? THEN f || '<'")
+        values.append(column_time(stretch.split))
+    otherwise = "f"
+    if stretch.timed:
+        cases.append(f"WHEN {_ASKED} THEN f || COALESCE(substr(ts, 1, {_MINUTE}), '')")
+        otherwise = f"f || COALESCE(substr(ts, 1, {stretch.width}), '')"
+    if not cases:
+        return "f", values
+    return f"CASE {' '.join(cases)} ELSE {otherwise} END", values
+
+
+def _tallies(rows: Iterable[Row]) -> tuple[list[Tally], list[bytes]]:
+    """The groups that say what they must, and the keys of those that do not."""
+    tallies: list[Tally] = []
+    unread: list[bytes] = []
+    for said, count in rows:
+        facts_text, _, mark = said.rpartition("@") if isinstance(said, str) else ("", "", "")
+        facts = _facts_from(facts_text)
+        if facts is None:
+            unread.append(said.encode() if isinstance(said, str) else said or b"")
+        elif mark == "<":
+            tallies.append(Tally(facts, count, before=True))
+        else:
+            tallies.append(Tally(facts, count, moment=_moment_from(mark)))
+    return tallies, unread
+
+
+def _read_singly(rows: Iterable[Row], stretch: Stretch) -> tuple[list[Tally], tuple[Damage, ...]]:
+    """Receipts that the database made nothing of, read as everybody reads them."""
+    read: list[Receipt] = []
+    damaged: list[Damage] = []
+    for row in rows:
+        try:
+            receipt = receipt_from(row)
+            if _known(facts_of(receipt)) is None:
+                raise ValueError("what it says of the action or the agent is not text")
+            read.append(receipt)
+        except (DamagedRow, ValueError) as error:
+            row_id = text_of(row[0]) or "without an id"
+            damaged.append(Damage("receipts", row_id, detail_of(error.__cause__ or error)))
+    return list(tally_receipts(read, stretch).tallies), tuple(damaged[:_LONGEST_NAMED])
+
+
+@lru_cache(maxsize=10_000)
+def _facts_from(text: str) -> ReceiptFacts | None:
+    """The facts of a group (`sqlite_tally` says how they are written); None when they are none."""
+    try:
+        said, end = _decode(text)
+        decision, blocked, result, execution, would_decision = said[:5]
+        action, agent, reason, would_reason = said[5:]
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return _known(
+        ReceiptFacts(
+            action,
+            agent,
+            decision,
+            reason,
+            result,
+            text[end:] or None,
+            execution,
+            _word(would_decision),
+            _word(would_reason),
+            _word(blocked),
+        )
+    )
+
+
+_decode = json.JSONDecoder().raw_decode
+_DECISIONS = frozenset(decision.value for decision in Decision)
+_RESULTS = frozenset(result.value for result in ReceiptResult)
+
+
+def _known(facts: ReceiptFacts) -> ReceiptFacts | None:
+    texts = (facts.action, facts.agent, facts.decision_reason, facts.decision, facts.result)
+    if not all(isinstance(text, str) for text in texts):
+        return None
+    known = (
+        facts.decision in _DECISIONS
+        and facts.result in _RESULTS
+        and (facts.execution is None or facts.execution in _RESULTS)
+    )
+    return facts if known else None
+
+
+def _word(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+@lru_cache(maxsize=1_000)
+def _moment_from(text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text + (":00" if len(text) == _HOUR else "")).replace(
+            tzinfo=UTC
+        )
+    except ValueError:
+        return None
+
+
+def _time(text: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _read(page: TallyPage, looked_at: int, left: int, after: str) -> TallyPage:
+    return TallyPage(
+        page.tallies, looked_at, max(0, left), after, page.first, page.last, page.damaged
+    )
