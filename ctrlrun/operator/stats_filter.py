@@ -19,7 +19,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     ReasonRow: ("reason", "action", "agent"),
     ActionRow: ("action",),
     PolicyRow: ("policy",),
-    PrincipalRow: ("agent", "user"),
+    PrincipalRow: ("agent",),
 }
 STATS_FIELDS = tuple(sorted({name for names in _FIELDS.values() for name in names}))
 """What a filter over figures can name."""

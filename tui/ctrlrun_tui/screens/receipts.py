@@ -95,6 +95,7 @@ class ReceiptsView(EvidenceView, inherit_bindings=False):
             super().do_back()
             return
         self.set_filter("")
+        self.console_app.say("")
         self.console_app.show_view(behind[1])
 
     # --- rows ------------------------------------------------------------------------------------

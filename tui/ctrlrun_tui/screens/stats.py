@@ -146,7 +146,7 @@ class StatsView(FilterScreen, inherit_bindings=False):
         self._count_when_due()
 
     def on_live(self, live: Live) -> None:
-        self.page.dim(dimmed=not live.is_live)
+        self._dim()
         if live.is_live:
             self.is_behind = True
             if self.is_current:
@@ -244,8 +244,14 @@ class StatsView(FilterScreen, inherit_bindings=False):
         if self.report is not None:
             page = self._page_of(self.report)
             self.page.show(page, starts_at=page.starts_at)
+        self._dim()
         self.show_view_line()
         self.renew_frame()
+
+    def _dim(self) -> None:
+        """Numbers that are out of date, or of another window than is asked for, are quiet."""
+        other = self.report is not None and self.report.window is not self.window
+        self.page.dim(dimmed=other or not self.console_app.live.is_live)
 
     def _page_of(self, report: StatsReport) -> StatsPage:
         return StatsPage(report, self.lists, frozenset(self.unfolded), self.console_app.glyphs)
@@ -328,8 +334,8 @@ class StatsView(FilterScreen, inherit_bindings=False):
             )
             return
         self.window = windows[here]
-        self.page.start_over()
         self._count_now()
+        self._dim()
         self.show_view_line()
 
     # --- moving, and what stands under the cursor ------------------------------------------------

@@ -28,6 +28,9 @@ from ctrlrun_tui.widgets.strips import MARGIN, fit, width_of
 MOST_ROWS = 500
 """Rows of one list that a page has at most, unfolded; a filter finds the others."""
 
+ROOMY = 78
+"""Cells from which columns have their whole names."""
+
 UNFOLD, FOLD = "unfold", "fold"
 
 T = TypeVar("T", bound=ListRow)
@@ -95,7 +98,7 @@ def names_of(row: ListRow) -> tuple[str, ...]:
         case PolicyRow():
             return (row.policy_hash or "",)
         case PrincipalRow():
-            return (row.agent, row.user or "")
+            return (row.agent,)
 
 
 def row_id(part: str, row: ListRow) -> str:
@@ -237,16 +240,17 @@ def number(name: str, title: str, width: int, drop: int | None = None) -> Column
     return Column(name, title, width, right=True, drop=drop)
 
 
-def reasons_table(rows: Sequence[ReasonRow], glyphs: Glyphs) -> Table:
+def reasons_table(rows: Sequence[ReasonRow], glyphs: Glyphs, width: int) -> Table:
     """What calls were stopped by, or asked a human for."""
     said = glyphs.said
+    roomy = width >= ROOMY
     columns = (
-        Column("reason", "stopped by", 16),
-        Column("action", "", 12, flexible=True),
-        Column("agent", "", 12, drop=1),
+        Column("reason", "stopped by", 16 if roomy else 12),
+        Column("action", "", 20 if roomy else 13, flexible=True),
+        Column("agent", "", 13, drop=1),
         number("denied", "denied", 6),
-        number("asked", "asked", 7),
-        number("blocked", "blocked", 8),
+        number("asked", "asked", 7 if roomy else 5),
+        number("blocked", "blocked", 9 if roomy else 7),
     )
     made = (
         TableRow(
@@ -265,24 +269,24 @@ def reasons_table(rows: Sequence[ReasonRow], glyphs: Glyphs) -> Table:
 
 def actions_table(rows: Sequence[ActionRow], glyphs: Glyphs, width: int, *, observe: bool) -> Table:
     """How the calls of each action went."""
-    whole = width >= 78
+    roomy = width >= ROOMY
     stopped = (
         (
             number("blocked", "blocked", 7, drop=1),
-            number("duplicates", "duplicates" if whole else "dupl", 10 if whole else 4),
+            number("duplicates", "duplicates" if roomy else "dupl", 10 if roomy else 4, drop=2),
         )
         if observe
-        else (number("blocked", "blocked", 7),)
+        else (number("blocked", "blocked", 7, drop=4),)
     )
     columns = (
-        Column("action", "by action", 12, flexible=True),
+        Column("action", "by action", 19 if roomy else 13, flexible=True),
         number("calls", "calls", 5),
-        number("allowed", "allowed", 7),
+        number("allowed", "allowed", 7, drop=3),
         number("asked", "asked", 5),
         number("denied", "denied", 6),
         *stopped,
-        number("ambiguous", "ambiguous" if whole else "ambig", 9 if whole else 5),
-        number("failed", "failed", 6),
+        number("ambiguous", "ambiguous" if roomy else "ambig", 9 if roomy else 5),
+        number("failed", "failed", 6, drop=5),
     )
     made = (
         TableRow(
@@ -338,11 +342,9 @@ def policy_word(policy_hash: str | None, glyphs: Glyphs) -> str:
 
 
 def principals_table(rows: Sequence[PrincipalRow], glyphs: Glyphs) -> Table:
-    """Calls of each agent, and for whom."""
-    said = glyphs.said
+    """Calls of each agent."""
     columns = (
-        Column("agent", "by principal", 14),
-        Column("user", "for", 8, flexible=True, drop=1),
+        Column("agent", "by principal", 14, flexible=True),
         number("calls", "calls", 6),
         number("asked", "asked", 6),
         number("denied", "denied", 6),
@@ -351,10 +353,7 @@ def principals_table(rows: Sequence[PrincipalRow], glyphs: Glyphs) -> Table:
     made = (
         TableRow(
             row_id("principals", row),
-            {
-                "agent": (Span(said(row.agent)),),
-                "user": () if row.user is None else (Span(said(row.user), Role.QUIET),),
-            },
+            {"agent": (Span(glyphs.said(row.agent)),)},
             {
                 "calls": row.calls,
                 "asked": row.asked,

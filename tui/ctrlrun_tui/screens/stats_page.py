@@ -8,12 +8,13 @@ right. A list takes the lines that are left over, and folds where it has more.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ctrlrun.operator.stats_report import StatsReport
 from ctrlrun_tui.data.figures import BLANK_LINE, PageColumn, PageLine
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.layout import WIDE
+from ctrlrun_tui.screens.evidence import NO_MATCH
 from ctrlrun_tui.screens.stats_lists import (
     Lists,
     Table,
@@ -98,7 +99,7 @@ class StatsPage:
         lines = self._top(width)
         policies = self._policies_beneath(width)
         below = len(policies) + 2 if policies else 1
-        first, second = self._reasons(), self._actions(width)
+        first, second = self._reasons(width), self._actions(width)
         if not self._observe:
             first, second = second, first
         room = max(LEAST, height - len(lines) - below)
@@ -117,7 +118,7 @@ class StatsPage:
         return [*lines, BLANK_LINE, *self._lines(self._actions(width), width, room)]
 
     def _right(self, width: int, height: int) -> list[PageLine]:
-        reasons = self._reasons()
+        reasons = self._reasons(width)
         policies = policies_table(self.lists.policies, self.glyphs)
         principals = principals_table(self.lists.principals, self.glyphs)
         # What the short ones do not need is the first one's, but never less than half.
@@ -135,17 +136,21 @@ class StatsPage:
         rows = self.lists.policies
         if not rows:
             return []
-        if len(rows) <= IN_A_ROW and self._observe:
+        if len(rows) <= IN_A_ROW:
             named = [(row.policy_hash or "", row.asked, row.calls) for row in rows]
-            return list(policies_in_a_row(self.report, width, self.glyphs, named))
+            in_a_row = policies_in_a_row(width, self.glyphs, named)
+            if in_a_row:
+                return list(in_a_row)
         return self._lines(policies_table(rows, self.glyphs), width, LEAST + 1)
 
-    def _reasons(self) -> Table:
-        return reasons_table(self.lists.reasons, self.glyphs)
+    def _reasons(self, width: int) -> Table:
+        return reasons_table(self.lists.reasons, self.glyphs, width)
 
     def _actions(self, width: int) -> Table:
         return actions_table(self.lists.actions, self.glyphs, width, observe=self._observe)
 
     def _lines(self, table: Table, width: int, room: int) -> list[PageLine]:
+        if self.lists.hidden and not table.rows:
+            table = replace(table, empty=NO_MATCH)
         unfolded = table.part in self.unfolded
         return table_lines(table, width, self.glyphs, room=room, unfolded=unfolded)

@@ -36,7 +36,7 @@ from ctrlrun_tui.widgets.strips import MARGIN
 LABEL = 17
 """Cells before the bars, and before what is told on lines with a label."""
 
-PEAK = 14
+PEAK = 13
 """Cells that the peak takes behind the bars."""
 
 NAMED = 3
@@ -82,8 +82,13 @@ def sentence(report: StatsReport, width: int) -> tuple[PageLine, ...]:
     else:
         words = _enforced_words(report)
     if not report.progress.done:
-        words = ("Counted so far:", *words)
+        words = ("Counted so far:", *_lower(words))
     return flow("sentence", "sentence", words, width - MARGIN)
+
+
+def _lower(words: tuple[str | Told, ...]) -> tuple[str | Told, ...]:
+    first, *others = words
+    return (first[0].lower() + first[1:] if isinstance(first, str) else first, *others)
 
 
 def _no_calls(report: StatsReport) -> str:
@@ -122,22 +127,23 @@ def _moment(moment: datetime) -> str:
 
 
 def _enforced_words(report: StatsReport) -> tuple[str | Told, ...]:
-    parts: list[str | Told] = [
-        f"In {span_words(report)}"
-        if report.window not in (None, Window.ALL)
-        else f"Of {span_words(report)}",
-        _told(report.calls, "calls"),
-        f" {_many(report.calls, 'call', 'calls')}:",
-        _told(report.asked, "asked"),
-        " asked you,",
-        _told(report.denied, "denied"),
-        f" {_many(report.denied, 'was', 'were')} denied,",
-        _told(report.blocked, "blocked"),
-        " blocked,",
-        _told(report.ambiguous, "ambiguous"),
-        f" {_many(report.ambiguous, 'is', 'are')} AMBIGUOUS.",
-    ]
-    return tuple(parts)
+    span = span_words(report)
+    start = f"Of {span}" if span.startswith("everything") else f"In {span}"
+    calls = (_told(report.calls, "calls"), f" {_many(report.calls, 'call', 'calls')}:")
+    named = (
+        (report.asked, "asked", "asked you"),
+        (report.denied, "denied", f"{_many(report.denied, 'was', 'were')} denied"),
+        (report.blocked, "blocked", f"{_many(report.blocked, 'was', 'were')} blocked"),
+        (report.ambiguous, "ambiguous", f"{_many(report.ambiguous, 'is', 'are')} AMBIGUOUS"),
+    )
+    some = [each for each in named if each[0].count]
+    if not some:
+        return (start, *calls, " none was stopped, and none asked you.")
+    words: list[str | Told] = [start, *calls]
+    for index, (figure, name, said) in enumerate(some):
+        ends = "." if index == len(some) - 1 else ","
+        words += [_told(figure, name), f" {said}{ends}"]
+    return tuple(words)
 
 
 # --- the numbers ---------------------------------------------------------------------------------
@@ -206,7 +212,7 @@ def _rollout_totals(
 ) -> tuple[PageLine, ...]:
     columns = (
         Column("name", "if this policy were enforced", 27),
-        Column("remark", "", 8, flexible=True),
+        Column("remark", "", 13, flexible=True, drop=1),
         number("count", _count_title(report), 8),
         number("change", "change", 8),
     )
@@ -330,16 +336,24 @@ def _span(span: timedelta) -> str:
 
 
 def policies_in_a_row(
-    report: StatsReport, width: int, glyphs: Glyphs, rows: Sequence[tuple[str, Figure, Figure]]
+    width: int, glyphs: Glyphs, rows: Sequence[tuple[str, Figure, Figure]]
 ) -> tuple[PageLine, ...]:
-    """Two policies side by side on one line: how many each asked about, of how many calls."""
+    """Policies side by side on one line: how many each asked about, of how many calls.
+
+    Nothing where they do not fit.
+    """
     half = (width - LABEL) // 2
     line = PageLine((Span(" by policy", Role.QUIET),))
     for index, (policy_hash, asked, calls) in enumerate(rows):
-        word = policy_word(policy_hash or None, glyphs)
-        words = (f"{word} asked", Told(f"{asked.count:,}", "asked", asked if asked.count else None))
-        of = ("of", Told(f"{calls.count:,}", "calls", calls))
-        made = flow(f"policies\0{policy_hash}", "policies", (*words, *of), half * 2, first=1)
+        words = (
+            f"{policy_word(policy_hash or None, glyphs)} asked",
+            _told(asked, "asked"),
+            " of",
+            _told(calls, "calls"),
+        )
+        made = flow(f"policies\0{policy_hash}", "policies", words, half)
+        if len(made) > 1:
+            return ()
         line = beside(line, made[0], LABEL - 1 + index * half)
     return (line,)
 

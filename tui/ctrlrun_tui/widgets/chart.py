@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from ctrlrun_tui.glyphs import Glyphs
 
-TICK = 10
+TICK = 12
 """Cells between two times of the axis at least."""
 
 _DAY = timedelta(days=1)
@@ -36,16 +36,18 @@ def bars(
 
     Nothing is the lowest bar and anything at all is higher, so that one in an hour is seen.
     """
+    if not counts:
+        return Bars("", "", 1, 1, 0, 0)
     joined = max(1, -(-len(counts) // max(1, width)))
     # The newest bar is whole: what does not come out even is short at the old end.
     short = len(counts) % joined
-    cuts = [0, *range(short or joined, len(counts), joined)] if counts else []
+    cuts = [0, *range(short or joined, len(counts), joined)]
     sums = [sum(counts[a:b]) for a, b in zip(cuts, [*cuts[1:], len(counts)], strict=True)]
-    cells = max(1, width // max(1, len(sums)))
-    peak = max(sums, default=0)
+    cells = max(1, width // len(sums))
+    peak = max(sums)
     drawn = "".join(_bar(each, peak, glyphs) * cells for each in sums)
     times = [starts[cut] for cut in cuts]
-    peak_at = len(sums) - 1 - sums[::-1].index(peak) if sums else 0
+    peak_at = len(sums) - 1 - sums[::-1].index(peak)
     return Bars(drawn, _axis(times, step * joined, cells), joined, cells, peak, peak_at)
 
 
@@ -59,8 +61,6 @@ def _bar(count: int, peak: int, glyphs: Glyphs) -> str:
 
 def _axis(times: Sequence[datetime], step: timedelta, cells: int) -> str:
     """Times under their bars, the newest at the end, with room between them."""
-    if not times:
-        return ""
     form = "%m-%d" if step >= _DAY or times[-1] - times[0] >= 3 * _DAY else "%H:%M"
     if form == "%H:%M" and step >= timedelta(hours=1):
         form = "%H"

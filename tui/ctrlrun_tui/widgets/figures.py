@@ -62,12 +62,6 @@ class FiguresPage(Drawn, inherit_bindings=False):
         self.dimmed = dimmed
         self.sync()
 
-    def start_over(self) -> None:
-        """The cursor goes back to where a page begins."""
-        self.row = self.number = None
-        self._moved_by_hand = False
-        self._tops = []
-
     def stay_at_place(self) -> None:
         """At the next layout the cursor stands on the row that takes the place of its own."""
         if self.row in self._order:
@@ -98,10 +92,9 @@ class FiguresPage(Drawn, inherit_bindings=False):
         return None
 
     @property
-    def text(self) -> str:
-        """All lines of the page, column by column, without signs."""
-        lines = (line.text for column in self.columns for line in column.lines)
-        return "\n".join("".join(span.text for span in line).rstrip() for line in lines)
+    def _part(self) -> str | None:
+        places = self._spots.get(self.row or "")
+        return places[0][2].part if places else None
 
     # --- moving ----------------------------------------------------------------------------------
 
@@ -163,6 +156,8 @@ class FiguresPage(Drawn, inherit_bindings=False):
         self.sync()
 
     def _go(self, row: str) -> None:
+        if self._spots[row][0][2].part != self._part:
+            self.number = None
         self.row = row
         self._keep_number()
         self._moved()
