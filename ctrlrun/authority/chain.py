@@ -36,7 +36,7 @@ Find = Callable[[str], Link | None]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a delegation does not stand; the facts are those of an `AuthorityResult`."""
+    """Why a grant does not cover an action, or a delegation does not stand; the facts are those of an `AuthorityResult`."""
 
     reason: str
     dimension: str | None = None
@@ -45,14 +45,14 @@ class Failure:
     depth_exceeded: int | None = None
     cycle_at: str | None = None
 
-    def result(self, delegation_id: str, depth: int) -> AuthorityResult:
-        """The refusal about one delegation."""
+    def result(self, grant_id: str, depth: int | None) -> AuthorityResult:
+        """The refusal about a grant; a delegation has a depth, a grant of the document none."""
         return AuthorityResult(
             passed=False,
             reason=self.reason,
-            grant_id=delegation_id,
-            delegation_id=delegation_id,
-            depth=depth,
+            grant_id=grant_id,
+            delegation_id=None if depth is None else grant_id,
+            depth=depth or 0,
             dimension=self.dimension,
             missing_parent_id=self.missing_parent_id,
             expired_parent_id=self.expired_parent_id,

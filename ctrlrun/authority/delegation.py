@@ -68,17 +68,25 @@ def new_delegation_id() -> str:
 
 def delegation_from_row(row: DelegationRow) -> Delegation:
     """The delegation that a row holds; InvalidArgument, naming it, when it holds none."""
+    return read_row(row, None)
+
+
+def read_row(row: DelegationRow, grant: Grant | None) -> Delegation:
+    """The delegation of a row; a `grant` that was read from the same text needs no reading again."""
     delegation_id = row.delegation_id
     if not isinstance(delegation_id, str) or not _ID.fullmatch(delegation_id):
         raise InvalidArgument(f"{delegation_id!r} is no id of a delegation")
     if row.created_via not in CREATED_VIAS:
         raise InvalidArgument(f"{delegation_id}: created_via is {row.created_via!r}")
     try:
+        if grant is None:
+            text = _text(row.grant_json, "grant_json")
+            grant = grant_from_json(text, delegation_id=delegation_id)
         return Delegation(
             delegation_id=delegation_id,
             parent_id=_text(row.parent_id, "parent_id"),
             depth=_number(row.depth, "depth"),
-            grant=grant_from_json(_text(row.grant_json, "grant_json"), delegation_id=delegation_id),
+            grant=grant,
             created_by=Principal(
                 agent=_text(row.created_by_agent, "created_by_agent"),
                 user=_optional_text(row.created_by_user, "created_by_user"),

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from ctrlrun.action import Action
+from ctrlrun.authority.chain import Failure
 from ctrlrun.authority.grants import Grant
 from ctrlrun.authority.records import (
     DelegationChanges,
@@ -131,6 +132,10 @@ def _whole(store: DelegationReader, *, include_revoked: bool) -> DelegationChang
 # --- judging -------------------------------------------------------------------------------------
 
 
+_EXPIRED = Failure(AUTHORITY_EXPIRED)
+_CONSTRAINT = Failure(AUTHORITY_CONSTRAINT)
+
+
 def _judge(standing: Standing, action: Action, now: datetime) -> AuthorityResult:
     unreadable = standing.unreadable
     if unreadable is not None:
@@ -141,10 +146,13 @@ def _judge(standing: Standing, action: Action, now: datetime) -> AuthorityResult
             return circle
     refusals: dict[str, AuthorityResult] = {}
     for grant_id, group in standing.covering(action):
-        refusal = _refusal(standing, grant_id, group, action, now)
-        if refusal is None:
-            return _result(standing, grant_id, group, AUTHORITY_GRANT)
-        refusals.setdefault(refusal.reason, refusal)
+        depth = group.depth(standing)
+        failure = _failure(standing, group, action, now)
+        if failure is None:
+            delegation_id = None if depth is None else grant_id
+            return AuthorityResult(True, AUTHORITY_GRANT, grant_id, delegation_id, depth or 0)
+        if failure.reason not in refusals:
+            refusals[failure.reason] = failure.result(grant_id, depth)
     for reason in _PRECEDENCE:
         if reason in refusals:
             return refusals[reason]
@@ -160,24 +168,11 @@ def _circle(standing: Standing, action: Action) -> AuthorityResult | None:
     return None
 
 
-def _refusal(
-    standing: Standing, grant_id: str, group: Group, action: Action, now: datetime
-) -> AuthorityResult | None:
+def _failure(standing: Standing, group: Group, action: Action, now: datetime) -> Failure | None:
     """The gravest reason why a group does not cover an action of its shape."""
-    verdict = group.verdict(standing)
-    failure = verdict.failure_at(now)
+    failure = group.verdict(standing).failure_at(now)
     if failure is not None:
-        return failure.result(grant_id, verdict.depth)
+        return failure
     if group.has_expired(now):
-        return _result(standing, grant_id, group, AUTHORITY_EXPIRED)
-    if not group.limits.hold(action.name, action.arguments):
-        return _result(standing, grant_id, group, AUTHORITY_CONSTRAINT)
-    return None
-
-
-def _result(standing: Standing, grant_id: str, group: Group, reason: str) -> AuthorityResult:
-    passed = reason == AUTHORITY_GRANT
-    if group.parent_id is None:
-        return AuthorityResult(passed, reason, grant_id)
-    depth = group.verdict(standing).depth
-    return AuthorityResult(passed, reason, grant_id, delegation_id=grant_id, depth=depth)
+        return _EXPIRED
+    return None if group.limits.hold(action.name, action.arguments) else _CONSTRAINT

@@ -57,7 +57,7 @@ def grant_from_json(text: str, *, delegation_id: str) -> Grant:
 def _loaded(text: object) -> dict[str, Any]:
     if not isinstance(text, str):
         raise InvalidArgument("is not text")
-    document = json.loads(text, object_pairs_hook=_mapping, parse_constant=_refused_number)
+    document = _decoder.decode(text)
     if not isinstance(document, dict):
         raise InvalidArgument("is not an object")
     return document
@@ -72,6 +72,9 @@ def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refused_number(name: str) -> Any:
     raise InvalidArgument(f"{name} is no value")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_mapping, parse_constant=_refused_number)
 
 
 def _grant(document: dict[str, Any], delegation_id: str) -> Grant:

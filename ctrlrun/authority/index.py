@@ -6,7 +6,8 @@ agent, each for another resource, cost a look-up and not a scan. The rules are i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import product
 from typing import Generic, TypeVar
 
 from ctrlrun.action import Action
@@ -15,7 +16,11 @@ from ctrlrun.authority.patterns import ACTION_SEPARATOR, RESOURCE_SEPARATOR, mat
 
 T = TypeVar("T")
 
-_MOST_BRANCHES = 16  # a grant with more patterns of a kind is found by its other names
+_Key = tuple[str, str, str, str]
+
+_ANY = "*"
+_MOST_PATTERNS = 16  # a grant with more patterns of a kind is found by its other names
+_MOST_LENGTHS = 8
 
 
 def subject_matches(subject: Subject, agent: str, user: str | None) -> bool:
@@ -45,98 +50,82 @@ def _any_matches(patterns: Iterable[str], value: str, separator: str) -> bool:
     return any(matches(pattern, value, separator=separator) for pattern in patterns)
 
 
-class _Level(Generic[T]):
-    """The branches of one kind of name."""
+class _Kind:
+    """The keys of one kind of name, such as agents: literal ones, and heads before a star."""
 
-    __slots__ = ("_exact", "_lengths", "_prefixes", "any")
+    __slots__ = ("_lengths",)
 
     def __init__(self) -> None:
-        self.any: T | None = None
-        self._exact: dict[str, T] = {}
-        self._prefixes: dict[str, T] = {}
         self._lengths: list[int] = []
 
-    def get(self, pattern: str | None) -> T | None:
-        """The branch of a pattern; None for whatever matches anything, or nothing."""
-        if pattern is None or pattern.startswith("*"):
-            return self.any
-        head, star, _ = pattern.partition("*")
-        return (self._prefixes if star else self._exact).get(head)
-
-    def put(self, pattern: str | None, branch: T) -> None:
-        """A branch for a pattern that has none."""
-        if pattern is None or pattern.startswith("*"):
-            self.any = branch
-            return
+    def key(self, pattern: str | None) -> str:
+        """Where a pattern is kept; one that is left out is kept where `*` is."""
+        if pattern is None:
+            return _ANY
         head, star, _ = pattern.partition("*")
         if not star:
-            self._exact[head] = branch
-            return
-        self._prefixes[head] = branch
-        if len(head) not in self._lengths:
-            self._lengths.append(len(head))
+            return "=" + head
+        return "*" + head[: self._kept_length(len(head))]
 
-    def reached(self, value: str | None) -> Iterator[T]:
-        """The branches whose patterns could match a value."""
-        if self.any is not None:
-            yield self.any
+    def _kept_length(self, length: int) -> int:
+        """How much of a head counts. With too many lengths each look-up would try them all."""
+        if length == 0 or length in self._lengths:
+            return length
+        if len(self._lengths) < _MOST_LENGTHS:
+            self._lengths.append(length)
+            return length
+        return max((known for known in self._lengths if known < length), default=0)
+
+    def reached(self, value: str | None) -> list[str]:
+        """The keys under which a pattern that matches the value is kept."""
         if value is None:
-            return
-        exact = self._exact.get(value)
-        if exact is not None:
-            yield exact
-        for length in self._lengths:
-            branch = self._prefixes.get(value[:length])
-            if branch is not None:
-                yield branch
+            return [_ANY]
+        return [_ANY, "=" + value, *("*" + value[:length] for length in self._lengths)]
 
 
 class ShapeIndex(Generic[T]):
     """Items, each under a grant of which only the shape matters: subject, actions, resources."""
 
     def __init__(self) -> None:
-        self._agents: _Level[_Level[_Level[_Level[dict[T, None]]]]] = _Level()
+        self._agents, self._users, self._resources, self._actions = (_Kind() for _ in range(4))
+        self._items: dict[_Key, dict[T, None]] = {}
+        self._keys: dict[T, tuple[_Key, ...]] = {}
 
     def add(self, grant: Grant, item: T) -> None:
         """An item that `find` gives for what the grant may cover."""
-        for items in self._places(grant):
-            items[item] = None
+        agent, user = self._agents.key(grant.subject.agent), self._users.key(grant.subject.user)
+        resources = [self._resources.key(pattern) for pattern in _few(grant.resources or (None,))]
+        actions = [self._actions.key(pattern) for pattern in _few(grant.actions)]
+        keys = tuple(
+            (agent, user, resource, action) for resource in resources for action in actions
+        )
+        self._keys[item] = keys
+        for key in keys:
+            self._items.setdefault(key, {})[item] = None
 
-    def remove(self, grant: Grant, item: T) -> None:
+    def remove(self, item: T) -> None:
         """Take back what `add` did."""
-        for items in self._places(grant):
-            items.pop(item, None)
+        for key in dict.fromkeys(self._keys.pop(item)):
+            items = self._items[key]
+            del items[item]
+            if not items:
+                del self._items[key]
 
     def find(self, action: Action) -> dict[T, None]:
         """The items whose grant may cover the action, and some whose grant does not."""
         principal = action.principal
         found: dict[T, None] = {}
-        for users in self._agents.reached(principal.agent):
-            for resources in users.reached(principal.user):
-                for actions in resources.reached(action.resource):
-                    for items in actions.reached(action.name):
-                        found.update(items)
+        for key in product(
+            self._agents.reached(principal.agent),
+            self._users.reached(principal.user),
+            self._resources.reached(action.resource),
+            self._actions.reached(action.name),
+        ):
+            items = self._items.get(key)
+            if items is not None:
+                found.update(items)
         return found
-
-    def _places(self, grant: Grant) -> Iterator[dict[T, None]]:
-        users = _branch(self._agents, grant.subject.agent, _Level[_Level[_Level[dict[T, None]]]])
-        resources = _branch(users, grant.subject.user, _Level[_Level[dict[T, None]]])
-        for resource in _few(grant.resources or (None,)):
-            actions = _branch(resources, resource, _Level[dict[T, None]])
-            for action in _few(grant.actions):
-                yield _branch(actions, action, dict[T, None])
-
-
-B = TypeVar("B")
-
-
-def _branch(level: _Level[B], pattern: str | None, make: type[B]) -> B:
-    branch = level.get(pattern)
-    if branch is None:
-        branch = make()
-        level.put(pattern, branch)
-    return branch
 
 
 def _few(patterns: tuple[str | None, ...]) -> tuple[str | None, ...]:
-    return patterns if len(patterns) <= _MOST_BRANCHES else (None,)
+    return patterns if len(patterns) <= _MOST_PATTERNS else (None,)

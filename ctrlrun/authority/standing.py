@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ctrlrun.action import Action
 from ctrlrun.authority.chain import ChainVerdict, Link, judge_chain
-from ctrlrun.authority.delegation import delegation_from_row
+from ctrlrun.authority.delegation import read_row
 from ctrlrun.authority.grants import Grant
 from ctrlrun.authority.index import ShapeIndex, covers_shape
 from ctrlrun.authority.records import DelegationChanges, DelegationRow
@@ -22,6 +22,7 @@ from ctrlrun.conditions import AllOf
 from ctrlrun.errors import InvalidArgument
 
 _Shape = tuple[object, ...]
+_GroupKey = tuple[str, str, bool]
 
 
 class Group:
@@ -47,6 +48,10 @@ class Group:
         """Whether the grant itself has."""
         expires_at = self.grant.expires_at
         return expires_at is not None and now > expires_at
+
+    def depth(self, standing: Standing) -> int | None:
+        """The distance from the document; None for one of its own grants."""
+        return None if self.parent_id is None else self.verdict(standing).depth
 
     def verdict(self, standing: Standing) -> ChainVerdict:
         """About the chain above; for a grant of the document nothing can be wrong with it."""
@@ -106,7 +111,7 @@ class Shelves:
         if group.ids:
             shelf.add(group)
         elif not shelf:
-            self._index.remove(group.grant, shelf)
+            self._index.remove(shelf)
             del self._shelves[_shape(group.grant)]
 
     def _shelf(self, grant: Grant) -> _Shelf:
@@ -149,7 +154,7 @@ class Standing:
 
     def _clear(self) -> None:
         self._shelves = Shelves()
-        self._groups: dict[tuple[str, str, bool], Group] = {}
+        self._groups: dict[_GroupKey, Group] = {}
         self._entries: dict[str, _Entry] = {}
         self._unreadable: set[str] = set()
         self._strange: frozenset[str] = frozenset()
@@ -210,8 +215,9 @@ class Standing:
 
     def _put(self, delegation_id: str, row: DelegationRow) -> None:
         is_revoked = row.revoked_at is not None
+        group = self._groups.get(_key(row))
         try:
-            delegation = delegation_from_row(row)
+            delegation = read_row(row, None if group is None else group.grant)
         except InvalidArgument:
             # Revoked, it harms nobody: one command restores the service that it stopped.
             if not is_revoked:
@@ -219,21 +225,15 @@ class Standing:
             link = Link(delegation_id, "", None, is_revoked)
             self._entries[delegation_id] = _Entry(row, link, None)
             return
-        group = None
-        grant = delegation.grant
-        if delegation_id not in self.roots:
-            group = self._group(row, grant, is_revoked=is_revoked)
+        grant, parent_id = delegation.grant, delegation.parent_id
+        if delegation_id in self.roots:
+            group = None  # the grant of that name stands before it
+        else:
+            if group is None:
+                group = self._groups[_key(row)] = Group(grant, parent_id, is_revoked=is_revoked)
             self._shelves.add(group, delegation_id)
-            grant = group.grant
-        link = Link(delegation_id, delegation.parent_id, grant, is_revoked)
+        link = Link(delegation_id, parent_id, grant, is_revoked)
         self._entries[delegation_id] = _Entry(row, link, group)
-
-    def _group(self, row: DelegationRow, grant: Grant, *, is_revoked: bool) -> Group:
-        key = _key(row)
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = Group(grant, key[1], is_revoked=is_revoked)
-        return group
 
     # --- answers ---------------------------------------------------------------------------------
 
@@ -277,8 +277,8 @@ class Standing:
         return at == start
 
 
-def _key(row: DelegationRow) -> tuple[str, str, bool]:
-    """What rows of one group have in common; of a row that was read."""
+def _key(row: DelegationRow) -> _GroupKey:
+    """What rows of one group have in common; what is no text is spelled as no grant's text is."""
     return str(row.grant_json), str(row.parent_id), row.revoked_at is not None
 
 
