@@ -103,14 +103,17 @@ def revoke(
     source: str | None = None,
     reason: str | None = None,
     via: str | None = None,
+    seen_beneath: frozenset[str] | None = None,
 ) -> RevokeOutcome:
     """Take a delegation back for good: it and all beneath it cover nothing from the next call on.
 
     `by` is recorded (`cli:local`, `tui:alice`; None when a program does not say). The texts go into
     the event's data under their names. Of a repetition only a line in the log remains.
+    `seen_beneath` are the delegations that whoever revokes was shown to fall with it.
 
     Raises InvalidArgument, and writes nothing, for an id that is no delegation's (a grant of the
-    document is edited there), and for a `by` that is not one line of visible text.
+    document is edited there), for a `by` that is not one line of visible text, and when others fall
+    with it than were seen.
     """
     if by is not None:
         check_answerer(by, "by")
@@ -120,6 +123,8 @@ def revoke(
 
     def work() -> tuple[RevokeOutcome, Event | None]:
         now = clock()
+        if seen_beneath is not None:
+            _check_seen(store, delegation_id, seen_beneath)
         if not store.revoke_delegation(delegation_id, by=by, at=now):
             return _before(store, delegation_id), None
         facts = {"delegation_id": delegation_id, "revoked_by": by} | said
@@ -130,6 +135,12 @@ def revoke(
     if outcome.repeated:
         log.info("delegation %s was revoked before, by %r", delegation_id, outcome.revoked_by)
     return outcome
+
+
+def _check_seen(store: StateStore, delegation_id: str, seen: frozenset[str]) -> None:
+    from ctrlrun.operator.falling import check_falling  # pages, which a kernel never needs
+
+    check_falling(store, delegation_id, seen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,7 @@ class Desk(ReadingDesk):
         source: str | None = None,
         reason: str | None = None,
         via: str | None = None,
+        seen_beneath: frozenset[str] | None = None,
     ) -> RevokeOutcome:
         """Take a delegation back; see `ctrlrun.operator.revoke`."""
         with closing(self._writer()) as store:
@@ -218,6 +219,7 @@ class Desk(ReadingDesk):
                 source=source,
                 reason=reason,
                 via=via,
+                seen_beneath=seen_beneath,
             )
 
     def _writer(self) -> UnitStateStore:

@@ -15,7 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from ctrlrun.authority import Grant, Subject, judge_dimensions
+from ctrlrun.authority import Grant, Subject, judge_dimensions, matches
 from ctrlrun.conditions import Condition, parse_conditions
 from ctrlrun.errors import CTRLRunError, InvalidArgument
 from ctrlrun.operator.grant_words import constraints_text, items_text, moment_text
@@ -123,6 +123,20 @@ def literal_subject(parent: Grant) -> tuple[str, str | None] | None:
     if agent is None or "*" in agent or (user is not None and "*" in user):
         return None
     return agent, user
+
+
+def why_not_named(parent: Grant, agent: str, user: str | None) -> str | None:
+    """Why a grant cannot be handed on in that name, or None when it is the parent's subject."""
+    if not agent:
+        return "an agent hands it on"
+    if _SHOWN_INSTEAD.search(f"{agent}{user or ''}"):
+        return "a name holds a character that cannot be typed here"
+    wanted = parent.subject
+    if wanted.agent is not None and not matches(wanted.agent, agent, separator=None):
+        return f"{agent} is not {wanted.agent}, whose grant it is"
+    if wanted.user is not None and (user is None or not matches(wanted.user, user, separator=None)):
+        return f"the user is to be {wanted.user}, whose grant it is"
+    return None
 
 
 # --- one field -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ctrlrun.approval import ApprovalRecord
 from ctrlrun.effect import EffectRecord
-from ctrlrun.operator import InboxRow
+from ctrlrun.operator import AuthorityRow, InboxRow
 from ctrlrun_tui.data.models import Row
 
 if TYPE_CHECKING:
@@ -72,10 +72,34 @@ def _deny_marked(_: ConsoleApp, rows: tuple[Row, ...]) -> Overlay[None]:
     return DenyMarkedCard(_requests(rows))
 
 
+def _line(rows: tuple[Row, ...]) -> AuthorityRow:
+    """The line of the tree of grants that a row shows, here or in the inbox."""
+    (row,) = rows
+    record = row.record
+    if isinstance(record, InboxRow) and record.ending is not None:
+        record = record.ending.row
+    assert isinstance(record, AuthorityRow)
+    return record
+
+
+def _delegate(_: ConsoleApp, rows: tuple[Row, ...]) -> Overlay[None]:
+    from ctrlrun_tui.cards.delegate import DelegateCard
+
+    return DelegateCard(_line(rows).node.key)
+
+
+def _revoke(_: ConsoleApp, rows: tuple[Row, ...]) -> Overlay[None]:
+    from ctrlrun_tui.cards.revoke import RevokeCard
+
+    return RevokeCard(_line(rows).node.node_id)
+
+
 CARDS: Mapping[str, Callable[[ConsoleApp, tuple[Row, ...]], Overlay[None]]] = {
     "approve": _approve,
     "deny": _deny,
     "resolve": _resolve,
     "review": _review,
     "deny_marked": _deny_marked,
+    "delegate": _delegate,
+    "revoke": _revoke,
 }

@@ -137,6 +137,10 @@ class FactsCard(Overlay[None]):
         """What the card says once the clock ran out over it."""
         return line(Span(f"expired {clock_text(expires_at)}, nothing granted", Role.NEEDS))
 
+    def shown_lines(self) -> tuple[Laid, ...]:
+        """The lines that scroll: what was read."""
+        return () if self.drawn is None else self.drawn.laid
+
     def leave_word(self) -> str:
         """What the only button says."""
         return "Cancel" if self.over is None else "Close"
@@ -271,7 +275,7 @@ class FactsCard(Overlay[None]):
         """Draw what reads otherwise than it does on the screen."""
         self.show_rim(self.console_app.clock())
         if self.drawn is not None:
-            self.pane.show(self.drawn.laid)
+            self.pane.show(self.shown_lines())
             self._consequence.show(self.consequence())
         self.cancel.say(self.leave_word())
         self.renew_ask()

@@ -118,21 +118,22 @@ def _joined(line: Line) -> Line:
 
 
 def _fact(fact: Fact, width: int) -> Iterator[Line]:
-    room = width - GUTTER - LABEL
+    label_cells = fact.label_cells or LABEL
+    room = width - GUTTER - label_cells
     label = wrapped(fact.label, width - GUTTER)
     gutter = _padded(fact.sign, GUTTER)
     values = _value_lines(fact.value, room)
-    same_line = len(label) == 1 and cells_of(fact.label) < LABEL
+    same_line = len(label) == 1 and cells_of(fact.label) < label_cells
     if not same_line:
         yield from ((*gutter, Span(part, Role.QUIET)) for part in label)
         gutter, label = _padded((), GUTTER), ("",)
-    first = (*gutter, *_padded((Span(label[0], Role.QUIET),), LABEL), *values[0])
+    first = (*gutter, *_padded((Span(label[0], Role.QUIET),), label_cells), *values[0])
     fits = line_width(first) + BETWEEN + line_width(fact.remark) <= width
     if fact.remark and len(values) == 1 and fits:
         yield edges(first, fact.remark, width)
         return
     yield first
-    indent = Span(" " * (GUTTER + LABEL))
+    indent = Span(" " * (GUTTER + label_cells))
     yield from ((indent, *value) for value in values[1:])
     for remark in wrap_words(fact.remark, room) if fact.remark else ():
         yield edges((indent,), remark, width)

@@ -97,7 +97,7 @@ class Fact:
     """A labelled value on a line of its own, with a remark about it at the right edge.
 
     `sign` stands in the gutter. A value that is too long is cut in the middle unless `whole`, when
-    it goes on below.
+    it goes on below. `label_cells` is for labels that need more room than usual.
     """
 
     label: str
@@ -105,6 +105,7 @@ class Fact:
     remark: Line = ()
     sign: Line = ()
     whole: bool = False
+    label_cells: int = 0
 
 
 @dataclass(frozen=True, slots=True)

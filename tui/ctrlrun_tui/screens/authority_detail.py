@@ -25,7 +25,7 @@ from ctrlrun.operator.wording import clock_text, left_text, short_id
 from ctrlrun.receipt import Event
 from ctrlrun.state import PagedReader
 from ctrlrun.text import mixed_scripts
-from ctrlrun_tui.cards.sheet import GUTTER, LABEL
+from ctrlrun_tui.cards.sheet import GUTTER
 from ctrlrun_tui.data.models import (
     BLANK,
     Clocked,
@@ -40,6 +40,9 @@ from ctrlrun_tui.data.models import (
 )
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.screens.authority_rows import signs_line, state_cell, subject_said
+
+LABEL = 13
+"""Cells of a label here: `environments` needs one more than others."""
 
 ANY = "any"
 """Said where a grant sets no limit."""
@@ -155,8 +158,12 @@ def dimension_facts(grant: Grant | None, parent: Grant | None, glyphs: Glyphs) -
         remark: Line = ()
         if name in fits:
             remark = fit_span(fits[name], glyphs)
-        yield Fact(name, value, remark, whole=True)
-    yield Fact("delegable", line("yes" if grant.delegable else "no"))
+        yield _fact(name, value, remark)
+    yield _fact("delegable", line("yes" if grant.delegable else "no"))
+
+
+def _fact(label: str, value: Line, remark: Line = ()) -> Fact:
+    return Fact(label, value, remark, whole=True, label_cells=LABEL)
 
 
 def fit_span(problem: str | None, glyphs: Glyphs) -> Line:
@@ -184,7 +191,7 @@ def beneath_line(below: Beneath) -> tuple[Fact, ...]:
         counted_text(below.requests, "request", " waiting"),
         counted_text(below.effects, "effect", " running"),
     )
-    return (Fact("beneath", line(", ".join(parts)), whole=True),)
+    return (_fact("beneath", line(", ".join(parts))),)
 
 
 def counted_text(covered: Covered, noun: str, state: str) -> str:
@@ -241,10 +248,10 @@ def _record_facts(row: AuthorityRow, made: Event | None, glyphs: Glyphs) -> Iter
     record = row.node.record
     if record is None:
         return
-    yield Fact("id", line(glyphs.said(record.delegation_id)), whole=True)
-    yield Fact("parent", line(glyphs.said(record.parent_id)), whole=True)
-    yield Fact("made", line(moment_text(record.created_at)), _maker(made, glyphs), whole=True)
-    yield Fact("by", line(_principal(record, glyphs)), whole=True)
+    yield _fact("id", line(glyphs.said(record.delegation_id)))
+    yield _fact("parent", line(glyphs.said(record.parent_id)))
+    yield _fact("made", line(moment_text(record.created_at)), _maker(made, glyphs))
+    yield _fact("by", line(_principal(record, glyphs)))
 
 
 def _principal(record: DelegationRecord, glyphs: Glyphs) -> str:

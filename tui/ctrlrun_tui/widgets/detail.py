@@ -246,8 +246,9 @@ def rule(detail: Detail | None, width: int, glyphs: Glyphs, *, focused: bool = F
 def cut_fact(fact: Fact, width: int, glyphs: Glyphs) -> Line:
     """A fact on one line: a value that does not fit is cut, and says how long it is."""
     sign = fit(fact.sign, GUTTER, glyphs)
-    label = glyphs.cut(fact.label, LABEL - 1)
-    room = width - GUTTER - LABEL
+    label_cells = fact.label_cells or LABEL
+    label = glyphs.cut(fact.label, label_cells - 1)
+    room = width - GUTTER - label_cells
     remark = fact.remark
     value = fact.value
     if width_of(value) + (BETWEEN + width_of(remark) if remark else 0) > room:
@@ -259,7 +260,7 @@ def cut_fact(fact: Fact, width: int, glyphs: Glyphs) -> Line:
     start: Line = (
         *sign,
         Span(" " * (GUTTER - width_of(sign))),
-        Span(label + " " * (LABEL - cell_width(label)), Role.QUIET),
+        Span(label + " " * (label_cells - cell_width(label)), Role.QUIET),
     )
     gap = room - width_of(value) - width_of(remark)
     return (*start, *value, *((Span(" " * gap), *remark) if remark else ()))
