@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -11,32 +12,35 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
-from ctrlrun.approval import ApprovalStatus
+from ctrlrun.approval import ApprovalRequest, ApprovalStatus
+from ctrlrun.authority import DelegationRecord
+from ctrlrun.clock import counted_ids
 from ctrlrun.effect import EffectState
-from ctrlrun.operator import approve, deny, keep_unknown, resolve
+from ctrlrun.operator import approve, deny, keep_unknown, resolve, revoke
 from ctrlrun.receipt import EventType
-from ctrlrun_tui.demo import DemoFailed, DemoHandle, script, start
+from ctrlrun.state import SQLiteStateStore
+from ctrlrun_tui.demo import DemoFailed, DemoHandle, past, script, start
 from ctrlrun_tui.demo.agent import DEAD_LEASE, HASTY_TTL, Agent
 from ctrlrun_tui.demo.handle import TROUBLE_FILE
 from ctrlrun_tui.demo.proposals import Proposal, delete_namespace, mail, refund, restart
 from ctrlrun_tui.demo.remote import Remote
-from ctrlrun_tui.demo.script import StepClock, die, opening, step
+from ctrlrun_tui.demo.script import SHIFTS, StepClock, die, opening, scripted, step
+from ctrlrun_tui.demo.shifts import FINANCE, SUPPORT, TEMP, policy_text
 
 NOW = datetime(2026, 11, 29, 3, 0, tzinfo=UTC)
-POLICY = Path(__file__).parents[2] / "tui" / "ctrlrun_tui" / "demo" / "policy.yaml"
 
 
 class Scene:
     """An agent at work in this process, and a person who answers it."""
 
     def __init__(self, folder: Path) -> None:
-        (folder / "ctrlrun.yaml").write_text(POLICY.read_text("utf-8"), "utf-8")
+        (folder / "ctrlrun.yaml").write_text(policy_text(NOW), "utf-8")
         self.folder = folder
         self.clock = StepClock(NOW)
         remote = Remote(lambda seconds: self.clock.pass_(seconds=seconds), patience=30)
@@ -186,6 +190,117 @@ def test_every_answer_in_any_order_leaves_it_at_work(scene: Scene) -> None:
     assert {"committed", "failed", "blocked", "denied"} <= {
         each.result for each in scene.store.receipts()
     }
+
+
+# --- what was handed on --------------------------------------------------------------------------
+
+
+def held(scene: Scene, agent: str) -> list[DelegationRecord]:
+    """What was handed on to an agent, oldest first."""
+    every = scene.store.delegations(include_revoked=True)
+    return [each for each in every if f'"agent":"{agent}"' in each.grant_json]
+
+
+def denials(scene: Scene) -> list[tuple[str, str]]:
+    """Who was denied, and why."""
+    return [
+        (each.principal.agent, each.decision_reason)
+        for each in scene.store.receipts()
+        if each.result == "denied"
+    ]
+
+
+def test_the_opening_shows_what_grants_do(scene: Scene) -> None:
+    opening(scene.agent)
+    (finance,), (support,), (temp,) = (
+        held(scene, shift.agent) for shift in (FINANCE, SUPPORT, TEMP)
+    )
+    assert (finance.parent_id, finance.depth) == ("head-of-support", 1)
+    assert (support.parent_id, support.depth) == (finance.delegation_id, 2)
+    assert [temp.is_revoked, finance.is_revoked, support.is_revoked] == [True, False, False]
+    assert denials(scene) == [("finance-agent", "rule[3]"), ("temp-agent", "authority_revoked")]
+    asked = [each.action.arguments["amount"] for each in requests(scene, "finance-agent")]
+    assert asked == [640_000]
+    assert scene.events(EventType.DELEGATION_REJECTED) == 1
+
+
+def requests(scene: Scene, agent: str) -> list[ApprovalRequest]:
+    records = scene.store.approvals_page(limit=100).items
+    return [each.request for each in records if each.request.action.principal.agent == agent]
+
+
+def test_a_large_refund_is_finances_and_tried_larger_first_too(scene: Scene) -> None:
+    scene.agent.shifts.begin(FINANCE)
+    request = scene.asked(refund(3, 640_000))
+    approve(scene.store, request, "tui:ann", clock=scene.clock)
+    scene.agent.hear()
+    assert [(each.result, each.arguments["amount"]) for each in scene.store.receipts()] == [
+        ("blocked", 1_600_000),
+        ("committed", 640_000),
+    ]
+    assert scene.agent.remote.done == ["refund txn_3"]
+
+
+def test_what_ran_out_is_handed_on_anew(scene: Scene) -> None:
+    scene.agent.shifts.begin(*SHIFTS)
+    scene.agent.shifts.renew(*SHIFTS)
+    assert len(held(scene, "support-agent")) == 1
+    for _ in range(30):
+        scene.clock.pass_(minutes=15)
+        scene.agent.shifts.renew(*SHIFTS)
+        for shift in SHIFTS:
+            scene.agent.propose(refund(scene.clock.now.minute, 9_500, agent=shift.agent))
+    assert len(held(scene, "finance-agent")) > 1
+    assert len(held(scene, "support-agent")) > 5
+    assert denials(scene) == []
+
+
+@pytest.mark.parametrize("revoked", ["support-agent", "finance-agent"])
+def test_what_a_person_took_back_stays_out(scene: Scene, revoked: str) -> None:
+    """And all beneath it; nobody is asked in vain for it, over and over."""
+    scene.agent.shifts.begin(*SHIFTS)
+    (record,) = held(scene, revoked)
+    revoke(scene.store, record.delegation_id, by="tui:ann", clock=scene.clock)
+    for _ in range(20):
+        scene.clock.pass_(minutes=15)
+        scene.agent.shifts.renew(*SHIFTS)
+    assert len(held(scene, revoked)) == len(held(scene, "support-agent")) == 1
+    assert scene.events(EventType.DELEGATION_REJECTED) == 0
+    assert scene.agent.propose(refund(1, 9_500, agent="support-agent")) == "AuthorityDenied"
+
+
+def test_a_history_to_the_letter_is_the_same_each_time(tmp_path: Path) -> None:
+    """Clock and ids stand still: so do the pictures."""
+    chains = []
+    for name in ("first", "second"):
+        folder = tmp_path / name
+        folder.mkdir()
+        with counted_ids():
+            past.play(folder, NOW)
+            made = Scene(folder)
+            with closing(made.store):
+                scripted(made.agent, folder, made.clock)
+                chains.append((made.store.chain_head(), len(made.store.events())))
+                if name == "first":
+                    (support,) = held(made, "support-agent")
+                    ends = datetime.fromisoformat(json.loads(support.grant_json)["expires_at"])
+                    assert timedelta(0) < ends - made.clock() < timedelta(hours=1)
+                    reasons = {reason for _, reason in denials(made)}
+                    assert {"authority_revoked", "no_authority", "rule[3]"} <= reasons
+    assert chains[0] == chains[1]
+
+
+def test_the_past_leaves_nothing_open(tmp_path: Path) -> None:
+    past.play(tmp_path, NOW)
+    with closing(SQLiteStateStore(tmp_path / ".ctrlrun" / "state.db")) as store:
+        receipts = store.receipts()
+        assert max(each.finished_at for each in receipts) <= NOW
+        assert min(each.finished_at for each in receipts) < NOW - timedelta(hours=36)
+        assert {each.policy_version for each in receipts} == {"demo-0", "demo-1"}
+        open_states = {each.state for each in store.list_effects()} - {"committed", "failed"}
+        assert not open_states
+        answered = {each.status for each in store.approvals_page(limit=500).items}
+        assert answered == {ApprovalStatus.CONSUMED, ApprovalStatus.DENIED}
 
 
 # --- as a process --------------------------------------------------------------------------------

@@ -17,15 +17,16 @@ import time
 import traceback
 from contextlib import closing
 from datetime import datetime
-from importlib.resources import files
 from pathlib import Path
 
 from ctrlrun.clock import counted_ids, utc_now
 from ctrlrun_tui.demo.agent import Agent
 from ctrlrun_tui.demo.handle import READY, TROUBLE_FILE
+from ctrlrun_tui.demo.past import play
 from ctrlrun_tui.demo.proposals import restart
 from ctrlrun_tui.demo.remote import Remote
 from ctrlrun_tui.demo.script import FIXED_START, StepClock, live, opening, scripted
+from ctrlrun_tui.demo.shifts import policy_text
 
 PATIENCE_SECONDS = 2
 FIXED_PATIENCE_SECONDS = 30
@@ -47,8 +48,6 @@ def main(argv: list[str] | None = None) -> int:
     stop = threading.Event()
     threading.Thread(target=_wait_for_end_of_input, args=(stop,), daemon=True).start()
     try:
-        text = (files("ctrlrun_tui.demo") / "policy.yaml").read_text("utf-8")
-        (folder / "ctrlrun.yaml").write_text(text, "utf-8")
         if options.fixed:
             _run_fixed(folder, stop)
         else:
@@ -61,7 +60,9 @@ def main(argv: list[str] | None = None) -> int:
 def _run_fixed(folder: Path, stop: threading.Event) -> None:
     clock = StepClock(FIXED_START)
     remote = Remote(lambda seconds: clock.pass_(seconds=seconds), patience=FIXED_PATIENCE_SECONDS)
+    _write_policy(folder, FIXED_START)
     with counted_ids():
+        play(folder, FIXED_START)
         agent = Agent(folder, clock, remote)
         with closing(agent.store):
             scripted(agent, folder, clock)
@@ -76,11 +77,17 @@ def _run_live(folder: Path, stop: threading.Event) -> None:
             said = f"{type(error).__name__}: {error}"
             (folder / TROUBLE_FILE).write_text(said, "utf-8", "backslashreplace")
 
+    _write_policy(folder, utc_now())
+    play(folder, utc_now())
     agent = Agent(folder, utc_now, Remote(stop.wait, patience=PATIENCE_SECONDS))
     with closing(agent.store):
         opening(agent)
         _say_ready(utc_now())
         live(agent, folder, stop, told)
+
+
+def _write_policy(folder: Path, now: datetime) -> None:
+    (folder / "ctrlrun.yaml").write_text(policy_text(now), "utf-8")
 
 
 def _wait_for_end_of_input(stop: threading.Event) -> None:

@@ -7,12 +7,14 @@ It uses only the public names of the library, as any agent would. What it propos
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import ctrlrun
 from ctrlrun.clock import Clock
 from ctrlrun_tui.demo.proposals import Proposal
 from ctrlrun_tui.demo.remote import Remote
+from ctrlrun_tui.demo.shifts import Shifts
 from ctrlrun_tui.demo.tools import build_tools
 
 HASTY_TTL = timedelta(seconds=45)
@@ -26,25 +28,36 @@ class Agent:
     """Proposes, presents what was granted, retries what it should not, and goes on.
 
     `waiting` holds what it asked people about, by request id; `lost` what it had no reply to, by
-    effect key; `dead` what another process was at when it died.
+    effect key; `dead` what another process was at when it died; `shifts` what was handed on to
+    those who propose. `policy` is that of the folder, unless another is given.
     """
 
-    def __init__(self, folder: Path, clock: Clock, remote: Remote) -> None:
-        policy = ctrlrun.Policy.from_file(folder / "ctrlrun.yaml")
+    def __init__(
+        self,
+        folder: Path,
+        clock: Clock,
+        remote: Remote,
+        *,
+        policy: ctrlrun.Policy | None = None,
+        durability: str | None = None,
+    ) -> None:
+        policy = policy or ctrlrun.Policy.from_file(folder / "ctrlrun.yaml")
         state = folder / ".ctrlrun" / "state.db"
         self.clock = clock
-        self.store = ctrlrun.SQLiteStateStore(state, clock=clock)
+        self.store = ctrlrun.SQLiteStateStore(state, clock=clock, durability=durability)
         self.remote = remote
         self.sinks = [ctrlrun.JSONLEventSink(state.parent)]
-        control = ctrlrun.Control(policy, self.store, clock=clock, sinks=self.sinks)
-        hasty = ctrlrun.Control(
+        make = partial(
+            ctrlrun.Control,
             policy,
             self.store,
             clock=clock,
             sinks=self.sinks,
-            approval_ttl=HASTY_TTL,
-            lease=DEAD_LEASE,
+            authority=policy.authority,
         )
+        control = make()
+        hasty = make(approval_ttl=HASTY_TTL, lease=DEAD_LEASE)
+        self.shifts = Shifts(control, clock)
         self.tools = build_tools(control, remote)
         self.hasty = build_tools(hasty, remote)
         self.waiting: dict[str, Proposal] = {}

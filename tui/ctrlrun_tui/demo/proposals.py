@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-ASKED_UP_TO = 500_000
-"""Cents up to which the demo's policy asks a person; beyond, it denies."""
+ASKED_UP_TO = {"refund-agent": 500_000, "finance-agent": 2_000_000}
+"""Cents up to which a person is asked about an agent's refunds: what its grant and the policy allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class Proposal:
     user: str | None = None
 
     def enlarged(self) -> Proposal:
-        """The same refund with a larger amount, one that the policy would still ask about."""
-        amount = min(ASKED_UP_TO, self.arguments["amount"] * 5 // 2)
+        """The same refund with a larger amount, one that a person would still be asked about."""
+        amount = min(ASKED_UP_TO[self.agent], self.arguments["amount"] * 5 // 2)
         return replace(self, arguments={**self.arguments, "amount": amount})
 
 
@@ -31,10 +31,12 @@ def read_customer(number: int) -> Proposal:
     return Proposal("refund-agent", "customer.read", {"customer": f"cus_{number}"}, user=_DANA)
 
 
-def refund(number: int, amount: int, currency: str = "EUR") -> Proposal:
-    """A refund by the refund agent; amounts are in cents."""
-    arguments = {"payment_id": f"txn_{number}", "amount": amount, "currency": currency}
-    return Proposal("refund-agent", "stripe.refund", arguments, f"refund:txn_{number}", user=_DANA)
+def refund(number: int, amount: int, *, agent: str | None = None) -> Proposal:
+    """A refund; amounts are in cents. Finance makes the large ones, unless an agent is named."""
+    arguments = {"payment_id": f"txn_{number}", "amount": amount, "currency": "EUR"}
+    is_large = amount > ASKED_UP_TO["refund-agent"]
+    who = agent or ("finance-agent" if is_large else "refund-agent")
+    return Proposal(who, "stripe.refund", arguments, f"refund:txn_{number}", user=_DANA)
 
 
 def restart(deployment: str, revision: int) -> Proposal:

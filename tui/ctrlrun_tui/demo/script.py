@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,9 +22,11 @@ from ctrlrun_tui.demo.proposals import (
     refund,
     restart,
 )
+from ctrlrun_tui.demo.shifts import FINANCE, NIGHT, SUPPORT, TEMP
 
 FIXED_START = datetime(2026, 11, 29, 2, 40, 0, tzinfo=UTC)
 TICK_SECONDS = 1.5
+SHIFTS = (FINANCE, NIGHT, SUPPORT)
 
 WAITING_AT_MOST = 6
 LOST_AT_MOST = 3
@@ -53,7 +56,13 @@ def opening(agent: Agent) -> None:
     agent.propose(refund(3, 50_000))
     agent.propose(delete_namespace("checkout-old"))
     agent.propose(restart("checkout", 41))
+    agent.shifts.begin(*SHIFTS, TEMP)
+    agent.shifts.revoke(TEMP, "dana")
     agent.propose(refund(4, 9_000_000))
+    agent.propose(refund(6, 640_000))
+    agent.propose(refund(7, 9_500, agent="support-agent"))
+    agent.propose(refund(8, 700_000, agent="temp-agent"))
+    agent.shifts.overreach()
 
 
 def live(
@@ -73,11 +82,18 @@ def live(
 def step(agent: Agent, folder: Path, number: int, choices: random.Random) -> None:
     """Hear what was answered, and make one proposal."""
     agent.hear()
+    agent.shifts.renew(*SHIFTS)
     asks = len(agent.waiting) < WAITING_AT_MOST
     loses = len(agent.lost) + len(agent.dead) < LOST_AT_MOST
     kind = number % 12
-    if kind in (0, 6) and asks:
+    if kind == 0 and asks:
         agent.propose(refund(number, choices.randrange(60_000, 480_000, 1_000)))
+    elif kind == 6 and asks:
+        agent.propose(refund(number, choices.randrange(520_000, 1_900_000, 10_000)))
+    elif kind == 1:
+        agent.propose(refund(number, 9_500, agent=choices.choice(("support-agent", "night-agent"))))
+    elif kind == 3:
+        agent.propose(_beyond_a_grant(number))
     elif kind == 2 and asks and number % 24 == 2:
         agent.propose(delete_namespace(f"preview-{number}"))
     elif kind == 4 and loses:
@@ -100,6 +116,16 @@ def step(agent: Agent, folder: Path, number: int, choices: random.Random) -> Non
         agent.propose(restart("checkout", number))
 
 
+def _beyond_a_grant(number: int) -> Proposal:
+    """What no grant covers: the agent's was revoked, it is too small, or there is none."""
+    kind = number // 12 % 3
+    if kind == 0:
+        return refund(number, 30_000, agent="temp-agent")
+    if kind == 1:
+        return refund(number, 240_000, agent="support-agent")
+    return replace(mail(number, "all@example.com", "Figures"), agent="report-agent")
+
+
 def die(agent: Agent, folder: Path, proposal: Proposal, *extra: str) -> None:
     """Have another process crash in the middle of a call, as processes do."""
     number = str(proposal.arguments["revision"])
@@ -114,11 +140,18 @@ def scripted(agent: Agent, folder: Path, clock: StepClock) -> None:
     agent.propose(read_customer(17))
     clock.pass_(seconds=41)
     agent.propose(refund(1, 10_000))
+    agent.shifts.begin(FINANCE, TEMP)
     clock.pass_(minutes=4, seconds=3)
     agent.propose(delete_namespace("preview-7"))
-    clock.pass_(minutes=6)
+    clock.pass_(minutes=2)
+    agent.shifts.revoke(TEMP, "dana")
+    agent.propose(refund(12, 700_000, agent="temp-agent"))
+    clock.pass_(minutes=4)
     agent.propose(refund(4, 9_000_000))
+    agent.shifts.begin(NIGHT, SUPPORT)
+    agent.shifts.overreach()
     clock.pass_(minutes=5, seconds=50)
+    agent.propose(refund(13, 9_500, agent="support-agent"))
     agent.propose(refund(9, 50_000), mood="loses the reply")
     agent.propose(refund(9, 50_000))
     clock.pass_(minutes=1, seconds=10)
@@ -141,6 +174,7 @@ def scripted(agent: Agent, folder: Path, clock: StepClock) -> None:
     agent.propose(delete_namespace("checkout-old"))
     clock.pass_(seconds=30)
     agent.propose(mail(6, "cfo@example.org", "Refund report, week 48"))
+    agent.propose(refund(14, 640_000))
     agent.propose(refund(11, 180_000))
     granted, proposal = list(agent.waiting.items())[-1]
     approve(agent.store, granted, "tui:alice", sinks=agent.sinks, clock=clock)
