@@ -34,9 +34,12 @@ class Counting:
         reader: PagedReader,
         clock: Clock,
         is_cancelled: Callable[[], bool],
-        tell: Callable[[StatsReport], None],
+        tell: Callable[[StatsReport, bool], None],
     ) -> None:
-        """Count until all is counted or nobody wants it any more. Called in a worker."""
+        """Count until all is counted or nobody wants it any more. Called in a worker.
+
+        `tell` is given what is counted so far, and whether that is all, the window before included.
+        """
         with self._lock:  # a worker that was cancelled may still be at its last step
             told_at: float | None = None
             done = False
@@ -47,4 +50,4 @@ class Counting:
                     continue
                 told_at = at
                 self.report = self._count.report()
-                tell(self.report)
+                tell(self.report, done)

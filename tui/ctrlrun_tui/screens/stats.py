@@ -198,16 +198,17 @@ class StatsView(FilterScreen, inherit_bindings=False):
                     reader,
                     app.clock,
                     lambda: worker.is_cancelled,
-                    lambda report: self._tell(number, counted, report, wanted),
+                    lambda report, ended: self._tell(number, counted, report, wanted, ended=ended),
                 )
         except Exception as error:  # whatever it is, the page stays and the notice says it
             if counting is not None and counting.report is not None:
-                self._tell(number, counting, counting.report, wanted)
+                self._tell(number, counting, counting.report, wanted, ended=False)
             self.post_message(StatsFailed(number, reason_of(error)))
 
-    def _tell(self, number: int, counting: Counting, report: StatsReport, wanted: Wanted) -> None:
+    def _tell(
+        self, number: int, counting: Counting, report: StatsReport, wanted: Wanted, *, ended: bool
+    ) -> None:
         lists = arranged(report, wanted.filter, wanted.sort)
-        ended = report.progress.done
         self.post_message(StatsCounted(number, counting, report, lists, ended=ended))
 
     def on_stats_counted(self, message: StatsCounted) -> None:
