@@ -21,7 +21,7 @@ from ctrlrun.operator.seen import SeenAction, action_of_request
 from ctrlrun.operator.stats_words import ENFORCED, enforced, stopped_by
 from ctrlrun.operator.wording import json_text
 from ctrlrun.receipt import Event, EventType, Receipt, ReceiptResult
-from ctrlrun.state.tallies import ANSWERS, answer_of
+from ctrlrun.state.tally import ANSWERS, answer_of
 
 Row = Receipt | Event | EffectRecord | ApprovalRecord | AuthorityRow
 Texts = tuple[str, ...]

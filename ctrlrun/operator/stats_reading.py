@@ -13,7 +13,7 @@ from ctrlrun.operator.pages import PAGE, oldest_first, paged
 from ctrlrun.receipt import EventType, Receipt
 from ctrlrun.state import PagedReader, StateReader, TallyReader
 from ctrlrun.state.page import START
-from ctrlrun.state.tallies import AnswerTally, Stretch, TallyPage, answers_of, tally_receipts
+from ctrlrun.state.tally import AnswerTally, Stretch, TallyPage, answers_of, tally_receipts
 
 
 def tallying(store: StateReader) -> TallyReader:

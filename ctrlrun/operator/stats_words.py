@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ctrlrun.conditions import Decision
 from ctrlrun.receipt import ReceiptResult
-from ctrlrun.state.tallies import ReceiptFacts
+from ctrlrun.state.tally import ReceiptFacts
 
 ASKED = "approval_required"
 BLOCKED = frozenset(
@@ -96,8 +96,10 @@ _OBSERVE = (
     Kind("blocked", _would("blocked"), "enforced:blocked"),
     Kind(
         "stopped",
-        lambda facts: not {"denied", "blocked"}.isdisjoint(
-            enforced(facts.would_decision, facts.blocked_reason)
+        lambda facts: (
+            not {"denied", "blocked"}.isdisjoint(
+                enforced(facts.would_decision, facts.blocked_reason)
+            )
         ),
         "enforced:denied enforced:blocked",
     ),

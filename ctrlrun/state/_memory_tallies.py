@@ -10,7 +10,7 @@ from ctrlrun.receipt import EventType
 from ctrlrun.state._memory_pages import Tables
 from ctrlrun.state._memory_pages import _number as place_of
 from ctrlrun.state.page import START, check_page
-from ctrlrun.state.tallies import AnswerTally, Stretch, TallyPage, answers_of, tally_receipts
+from ctrlrun.state.tally import AnswerTally, Stretch, TallyPage, answers_of, tally_receipts
 
 
 class MemoryTallies:

@@ -17,7 +17,7 @@ from ctrlrun.authority import DelegationRecord
 from ctrlrun.effect import DEFAULT_LEASE, EffectRecord, EffectState, Reservation
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state.page import START, ApprovalOrder, EffectOrder, Page, ReceiptRow
-from ctrlrun.state.tallies import AnswerTally, Stretch, TallyPage
+from ctrlrun.state.tally import AnswerTally, Stretch, TallyPage
 
 T = TypeVar("T")
 

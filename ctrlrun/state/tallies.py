@@ -1,229 +1,46 @@
-"""Counting receipts where they are stored: by what they say, a stretch of the chain at a time.
+"""Counting receipts and answers in a relational store: by what they say, a stretch at a time.
 
-Owns the values, their SQL over any dialect, and the same count over receipts as objects. What a
-number means to a person is decided in `ctrlrun.operator.stats`. Rules: docs/stats.md.
+The database groups and counts; rows that it makes nothing of are read singly. The values are in
+`tally`, what SQL differs in is the dialect's.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from ctrlrun.approval import ApprovalRecord, ApprovalStatus
-from ctrlrun.conditions import Decision
 from ctrlrun.errors import DamagedRow
-from ctrlrun.receipt import Receipt, ReceiptResult
+from ctrlrun.receipt import Receipt
 from ctrlrun.state import keyset
 from ctrlrun.state.core import Reads
 from ctrlrun.state.dialect import Order
 from ctrlrun.state.page import START, Damage, check_page
 from ctrlrun.state.rows import column_time, detail_of, receipt_from, text_of
 from ctrlrun.state.session import Row, Session
-
-POLICY_DIGITS = len("sha256:") + 16
-"""How much of a policy's hash is kept: policies are told apart by it, not proved."""
+from ctrlrun.state.tally import (
+    AnswerTally,
+    ReceiptFacts,
+    Stretch,
+    Tally,
+    TallyPage,
+    Timed,
+    facts_of,
+    known,
+    rank,
+    tally_receipts,
+    word,
+)
 
 _LAST_TIE = 2**63 - 1
 _MINUTE = 16  # characters of a time in a column up to its minute; up to its hour, 13
 _HOUR = 13
+_WIDTHS: dict[Timed, int] = {"": 0, "hour": _HOUR, "minute": _MINUTE}
 # Requests for approval are what the worst ten minutes are made of: those are told by the minute.
 _ASKED = "f >= '[\"approve\"' AND f < '[\"approve#'"
 _LONGEST_NAMED = 100
-
-
-class ReceiptFacts(NamedTuple):
-    """What receipts are counted by. The last four are None outside observe mode.
-
-    `policy` is the beginning of the policy's hash. A tuple, because a slice makes many of them.
-    """
-
-    action: str
-    agent: str
-    decision: str
-    decision_reason: str
-    result: str
-    policy: str | None = None
-    execution: str | None = None
-    would_decision: str | None = None
-    would_reason: str | None = None
-    blocked_reason: str | None = None
-
-
-class Tally(NamedTuple):
-    """So many receipts that say the same.
-
-    `before`: they finished before the split. `moment`: the minute or the hour in which they
-    finished, where times were asked for (None: the stored time is no time).
-    """
-
-    facts: ReceiptFacts
-    receipts: int
-    before: bool = False
-    moment: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TallyPage:
-    """What a stretch of the chain holds.
-
-    `after` is the cursor behind it, None when there was nothing to look at; `left` is about how
-    many receipts are behind that. `first` and `last` are the ends of those that finished at or
-    after the split. Receipts that cannot be read are in no tally; the first hundred are named.
-    """
-
-    tallies: tuple[Tally, ...] = ()
-    looked_at: int = 0
-    left: int = 0
-    after: str | None = None
-    first: datetime | None = None
-    last: datetime | None = None
-    damaged: tuple[Damage, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Which receipts: of the chain, and of those the ones that finished in [since, until).
-
-    `split` parts them by when they finished. `timed` is how exactly moments are told: by the
-    `minute`, by the `hour`, or not at all.
-    """
-
-    since: datetime | None = None
-    until: datetime | None = None
-    split: datetime | None = None
-    timed: str = ""
-
-    def __post_init__(self) -> None:
-        if self.timed not in ("", "hour", "minute"):
-            raise ValueError(f"timed is hour, minute or nothing, not {self.timed!r}")
-
-    @property
-    def width(self) -> int:
-        """How much of a column's time tells the moment."""
-        return {"": 0, "hour": _HOUR, "minute": _MINUTE}[self.timed]
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerTally:
-    """Requests and how they were answered. `expired`: nobody did in time, by the clock.
-
-    `median` and `p95` (nearest rank) are over the granted and denied ones.
-    """
-
-    requests: int = 0
-    granted: int = 0
-    denied: int = 0
-    expired: int = 0
-    waiting: int = 0
-    median: timedelta | None = None
-    p95: timedelta | None = None
-
-
-# --- receipts as objects -------------------------------------------------------------------------
-
-
-def facts_of(receipt: Receipt) -> ReceiptFacts:
-    """What a receipt is counted by."""
-    would = receipt.would_have
-    policy = _word(receipt.policy_hash)
-    return ReceiptFacts(
-        receipt.action,
-        receipt.principal.agent,
-        receipt.decision.value,
-        receipt.decision_reason,
-        receipt.result.value,
-        None if policy is None else policy[:POLICY_DIGITS] or None,
-        None if receipt.execution is None else receipt.execution.value,
-        None if would is None else _word(would.get("decision")),
-        None if would is None else _word(would.get("reason")),
-        None if would is None else _word(would.get("blocked_reason")),
-    )
-
-
-def tally_receipts(receipts: Iterable[Receipt], stretch: Stretch) -> TallyPage:
-    """The tallies of receipts that were read; no cursor, and nothing left."""
-    counts: Counter[tuple[ReceiptFacts, bool, datetime | None]] = Counter()
-    ends: list[datetime] = []
-    looked_at = 0
-    for receipt in receipts:
-        looked_at += 1
-        finished = receipt.finished_at
-        if (stretch.since is not None and finished < stretch.since) or (
-            stretch.until is not None and finished >= stretch.until
-        ):
-            continue
-        before = stretch.split is not None and finished < stretch.split
-        facts = facts_of(receipt)
-        moment = None if before else _moment_of(finished, facts, stretch.timed)
-        counts[facts, before, moment] += 1
-        if not before:
-            ends.append(finished)
-    tallies = tuple(Tally(key[0], count, key[1], key[2]) for key, count in counts.items())
-    return TallyPage(
-        tallies, looked_at, first=min(ends, default=None), last=max(ends, default=None)
-    )
-
-
-def _moment_of(finished: datetime, facts: ReceiptFacts, timed: str) -> datetime | None:
-    if not timed:
-        return None
-    minute = finished.astimezone(UTC).replace(second=0, microsecond=0)
-    by_minute = timed == "minute" or facts.decision == Decision.APPROVE
-    return minute if by_minute else minute.replace(minute=0)
-
-
-def answers_of(
-    records: Iterable[tuple[ApprovalRecord, datetime | None]], now: datetime
-) -> AnswerTally:
-    """The tally of requests, each with the time at which it was denied, if it was."""
-    counts: Counter[str] = Counter()
-    took: list[timedelta] = []
-    for record, denied_at in records:
-        answer = answer_of(record, now)
-        counts[answer] += 1
-        answered = record.granted_at if answer == "granted" else denied_at
-        if answer in ("granted", "denied") and answered is not None:
-            took.append(answered - record.request.created_at)
-    took.sort()
-    return AnswerTally(
-        requests=counts.total(),
-        granted=counts["granted"],
-        denied=counts["denied"],
-        expired=counts["expired"],
-        waiting=counts["waiting"],
-        median=took[rank(len(took), 50)] if took else None,
-        p95=took[rank(len(took), 95)] if took else None,
-    )
-
-
-ANSWERS = ("granted", "denied", "expired", "waiting")
-"""What can become of a request."""
-
-
-def answer_of(record: ApprovalRecord, now: datetime) -> str:
-    """What became of a request, one of `ANSWERS`; a grant stays one."""
-    if record.granted_at is not None or record.status in (
-        ApprovalStatus.GRANTED,
-        ApprovalStatus.CONSUMED,
-    ):
-        return "granted"
-    if record.status is ApprovalStatus.DENIED:
-        return "denied"
-    lapsed = record.status is ApprovalStatus.EXPIRED or now > record.request.expires_at
-    return "expired" if lapsed else "waiting"
-
-
-def rank(count: int, percent: int) -> int:
-    """The place (from 0) of a percentile by nearest rank among `count` sorted values."""
-    return max(0, -(-count * percent // 100) - 1)
-
-
-# --- receipts as rows ----------------------------------------------------------------------------
 
 
 class TallyReads(Reads):
@@ -476,7 +293,7 @@ def _key(stretch: Stretch, by: str) -> tuple[str, list[Any]]:
     otherwise = "f"
     if stretch.timed:
         cases.append(f"WHEN {_ASKED} THEN f || COALESCE(substr(ts, 1, {_MINUTE}), '')")
-        otherwise = f"f || COALESCE(substr(ts, 1, {stretch.width}), '')"
+        otherwise = f"f || COALESCE(substr(ts, 1, {_WIDTHS[stretch.timed]}), '')"
     if not cases:
         return "f", values
     return f"CASE {' '.join(cases)} ELSE {otherwise} END", values
@@ -505,7 +322,7 @@ def _read_singly(rows: Iterable[Row], stretch: Stretch) -> tuple[list[Tally], tu
     for row in rows:
         try:
             receipt = receipt_from(row)
-            if _known(facts_of(receipt)) is None:
+            if known(facts_of(receipt)) is None:
                 raise ValueError("what it says of the action or the agent is not text")
             read.append(receipt)
         except (DamagedRow, ValueError) as error:
@@ -523,7 +340,7 @@ def _facts_from(text: str) -> ReceiptFacts | None:
         action, agent, reason, would_reason = said[5:]
     except (ValueError, TypeError, RecursionError):
         return None
-    return _known(
+    return known(
         ReceiptFacts(
             action,
             agent,
@@ -532,32 +349,14 @@ def _facts_from(text: str) -> ReceiptFacts | None:
             result,
             text[end:] or None,
             execution,
-            _word(would_decision),
-            _word(would_reason),
-            _word(blocked),
+            word(would_decision),
+            word(would_reason),
+            word(blocked),
         )
     )
 
 
 _decode = json.JSONDecoder().raw_decode
-_DECISIONS = frozenset(decision.value for decision in Decision)
-_RESULTS = frozenset(result.value for result in ReceiptResult)
-
-
-def _known(facts: ReceiptFacts) -> ReceiptFacts | None:
-    texts = (facts.action, facts.agent, facts.decision_reason, facts.decision, facts.result)
-    if not all(isinstance(text, str) for text in texts):
-        return None
-    known = (
-        facts.decision in _DECISIONS
-        and facts.result in _RESULTS
-        and (facts.execution is None or facts.execution in _RESULTS)
-    )
-    return facts if known else None
-
-
-def _word(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else str(value)
 
 
 @lru_cache(maxsize=1_000)
