@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ctrlrun.clock import Clock
 from ctrlrun.errors import IdentityError
 from ctrlrun.jwt_identity.https import Address, fetch
-from ctrlrun.jwt_identity.keys import Algorithms
+from ctrlrun.jwt_identity.keys import Algorithms, prepared
 from ctrlrun.jwt_identity.token import json_object, shown
 from ctrlrun.text import inert
 
@@ -75,8 +75,10 @@ class PublishedKeys:
         alg = header["alg"]
         if published.alg is not None and published.alg != alg:
             raise IdentityError(f"kid {shown(kid)} is for {shown(published.alg)}, not {shown(alg)}")
-        # Refuses a key of another kind or curve than the algorithm's.
-        return self._algorithms[alg].prepare_key(published.jwk.key)
+        key = prepared(self._algorithms[alg], published.jwk.key)
+        if key is None:
+            raise IdentityError(f"kid {shown(kid)} does not serve alg {shown(alg)}")
+        return key
 
     def _known(self, kid: str) -> PublishedKey | None:
         known = self._set

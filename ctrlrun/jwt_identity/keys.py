@@ -120,17 +120,26 @@ class FixedKey:
         return key
 
 
-def _serving(algorithms: Algorithms, material: Any) -> dict[str, object]:
-    """The key prepared for each algorithm that it is of the right kind and curve for."""
+def prepared(algorithm: Algorithm, material: Any) -> object | None:
+    """The key as the algorithm takes it; None when it is of another kind or curve."""
     from jwt.exceptions import InvalidKeyError
 
+    try:
+        key: object = algorithm.prepare_key(material)
+    except (InvalidKeyError, TypeError, ValueError):
+        return None
+    return key
+
+
+def _serving(algorithms: Algorithms, material: object) -> dict[str, object]:
+    """The key for each algorithm that it is of the right kind and curve for."""
     keys: dict[str, object] = {}
     for name, algorithm in algorithms.items():
-        try:
-            keys[name] = algorithm.prepare_key(material)
-        except (InvalidKeyError, TypeError, ValueError):
+        key = prepared(algorithm, material)
+        if key is None:
             continue
-        weakness = algorithm.check_key_length(keys[name])
+        keys[name] = key
+        weakness = algorithm.check_key_length(key)
         if weakness:
             logger.warning("the key for %s is weak: %s", name, weakness)
     return keys

@@ -169,6 +169,19 @@ def test_a_clock_that_was_set_back_does_not_stop_the_asking(
     assert admitted(asked, signed_by("rsa-2"))
 
 
+def test_a_clock_that_was_set_back_makes_an_answer_old(
+    issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """How long ago the keys were given cannot be told any more."""
+    clock = Clock()
+    asked = asking(issuer, clock=clock)
+    assert admitted(asked, signed_by("rsa"))
+    issuer.publish(jwk("rsa-2", "RS256"))
+    clock.move(microseconds=-1)
+    assert "not in the key set" in refused(asked, signed_by("rsa"), caplog)
+    assert len(issuer.asked) == 2
+
+
 # --- how long an answer holds --------------------------------------------------------------------
 
 
@@ -325,9 +338,9 @@ def oct_entry(text: str, **more: Any) -> dict[str, Any]:
     return {"kty": "oct", "kid": "rsa", "k": material, **more}
 
 
-def private_entry() -> dict[str, Any]:
-    algorithm = jwt.get_algorithm_by_name("RS256")
-    return {**json.loads(algorithm.to_jwk(private_key("rsa"))), "kid": "rsa", "key_ops": ["verify"]}
+def private_entry(name: str, alg: str) -> dict[str, Any]:
+    entry = json.loads(jwt.get_algorithm_by_name(alg).to_jwk(private_key(name)))
+    return {**entry, "kid": name, "key_ops": ["verify"]}
 
 
 TAKEN = {
@@ -359,8 +372,9 @@ NOT_TAKEN: dict[str, Callable[[], Any]] = {
     "modulus of another type": lambda: jwk("rsa", "RS256", n=[5]),
     "modulus 0": lambda: jwk("rsa", "RS256", n="AA"),
     "a secret": lambda: oct_entry("x" * 32),
-    "a secret that is the PEM": lambda: oct_entry(public_pem("rsa"), alg="RS256"),
-    "a private key": private_entry,
+    "a secret that is the PEM": lambda: oct_entry(public_pem("rsa")),
+    "a secret that is the PEM, called RS256": lambda: oct_entry(public_pem("rsa"), alg="RS256"),
+    "a private key": lambda: private_entry("rsa", "RS256"),
     "a string": lambda: "rsa",
     "null": lambda: None,
     "a list": lambda: [jwk("rsa", "RS256")],
@@ -395,9 +409,18 @@ def test_a_curve_is_the_algorithms(issuer: Issuer, caplog: pytest.LogCaptureFixt
     issuer.publish(jwk("ec384", "ES384", alg=ABSENT))
     asked = asking(issuer, algorithms=["ES256", "ES384"])
     assert admitted(asked, signed_by("ec384", "ES384"))
-    refused(
-        asked, bearer(token({"kid": "ec384", "alg": "ES256"}, alg="ES384", key="ec384")), caplog
-    )
+    # Signed as it says, SHA-256 and all, by a key of the other curve.
+    assert "does not serve" in refused(asked, signed_by("ec384", "ES256"), caplog)
+
+
+@pytest.mark.parametrize(("name", "alg"), [("rsa", "RS256"), ("ec", "ES256"), ("ed", "EdDSA")])
+def test_a_published_private_key_verifies_nothing(
+    name: str, alg: str, issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuer.publish(private_entry(name, alg))
+    refused(asking(issuer, algorithms=[alg]), signed_by(name, alg), caplog)
+    issuer.publish(jwk(name, alg))
+    assert admitted(asking(issuer, algorithms=[alg]), signed_by(name, alg))
 
 
 def test_what_is_published_is_no_secret(issuer: Issuer, caplog: pytest.LogCaptureFixture) -> None:
