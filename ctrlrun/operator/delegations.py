@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from ctrlrun.authority import DelegationRecord, grant_to_json
+from ctrlrun.authority import DelegationRecord, grant_from_json, grant_to_json
 from ctrlrun.clock import iso_timestamp
+from ctrlrun.errors import CTRLRunError, DamagedRow
 from ctrlrun.operator.authority_state import AuthorityRow
+from ctrlrun.operator.grant_texts import expiry_of
 from ctrlrun.operator.searching import search
+from ctrlrun.operator.standing import Standing
 from ctrlrun.receipt import Event, EventType
 from ctrlrun.state import PagedReader
 
@@ -40,6 +44,40 @@ def authority_document(row: AuthorityRow) -> dict[str, Any]:
     if row.node.grant is not None:
         return {"id": row.node.node_id, "grant": json.loads(grant_to_json(row.node.grant))}
     return {"id": row.node.node_id, "detail": row.node.damage}
+
+
+def grant_file(record: DelegationRecord) -> str | None:
+    """The grant of a row as the text of a file for `ctrlrun delegate`; None where it cannot be read."""
+    try:
+        grant = grant_from_json(record.grant_json, delegation_id=record.delegation_id)
+    except CTRLRunError:
+        return None
+    document: dict[str, Any] = json.loads(grant_to_json(grant))
+    document["subject"] = _present(document["subject"])
+    document = _present(document)
+    if not document["constraints"]:
+        del document["constraints"]
+    return json.dumps(document, ensure_ascii=False)
+
+
+def _present(document: dict[str, Any]) -> dict[str, Any]:
+    """Without what is null: a grant file leaves that out."""
+    return {key: value for key, value in document.items() if value is not None}
+
+
+def delegation_standing(reader: PagedReader, delegation_id: str, now: datetime) -> Standing:
+    """What has become of a delegation itself, whatever stands above it."""
+    try:
+        record = reader.get_delegation(delegation_id)
+    except DamagedRow:
+        return Standing("unreadable")
+    if record is None:
+        return Standing("gone")
+    if record.is_revoked:
+        return Standing("revoked", record.revoked_by, record.revoked_at)
+    ends_at = expiry_of(record)
+    is_over = ends_at is not None and now > ends_at
+    return Standing("expired", None, ends_at) if is_over else Standing("in force")
 
 
 def made_event(reader: PagedReader, delegation_id: str) -> Event | None:

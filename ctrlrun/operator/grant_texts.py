@@ -41,7 +41,7 @@ class GrantTexts:
         """When a row's time is over, looked up without reading all of it."""
         kept = self._expiries.get(record.delegation_id)
         if kept is None or kept[0] != record.grant_json:
-            kept = (record.grant_json, _expiry(record.grant_json))
+            kept = (record.grant_json, expiry_of(record))
             self._expiries[record.delegation_id] = kept
         return kept[1]
 
@@ -63,9 +63,10 @@ def _read(record: DelegationRecord) -> Grant | Unreadable:
         return Unreadable(str(error).removeprefix(f"{record.delegation_id}: "))
 
 
-def _expiry(grant_json: str) -> datetime | None:
+def expiry_of(record: DelegationRecord) -> datetime | None:
+    """When a row's time is over; None where it has no end, or cannot be read."""
     try:
-        document = json.loads(grant_json)
+        document = json.loads(record.grant_json)
         moment = datetime.fromisoformat(document["expires_at"])
     except (ValueError, TypeError, KeyError, RecursionError):
         return None

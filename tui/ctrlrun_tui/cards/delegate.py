@@ -145,9 +145,7 @@ class DelegateCard(Card):
         form = [FormRow(name, self.key_read) for name in (*FIELDS, *NAMES)]
         for row in form[len(FIELDS) :]:
             row.display = False
-        note = FormRow(NOTE, self.key_read)
-        note.mark(line(Span("option.", Role.QUIET)))
-        return [*form, note]
+        return [*form, FormRow(NOTE, self.key_read, "optional")]
 
     # --- the form --------------------------------------------------------------------------------
 
@@ -283,10 +281,18 @@ class DelegateCard(Card):
         if not_named is not None:
             problems.append(f"in whose name: {said(not_named)}")
         if not problems:
-            return None
+            return None if self._differs() else self._nothing_narrowed()
         wider = narrowed.fields_that(Fit.WIDER)
         told = f"wider: {', '.join(wider)}. " if len(wider) > 1 else ""
         return line(Span(f"No code yet. {told}", Role.NEEDS), problems[0])
+
+    def _differs(self) -> bool:
+        """Whether anything in the form is not as the parent has it."""
+        offered = self._offered or {}
+        return any(self.text_of(name) != offered[name].strip() for name in FIELDS)
+
+    def _nothing_narrowed(self) -> Line:
+        return line("This is all of it, for the same agent: the code comes when a field differs.")
 
     def ask(self) -> str:
         return f"To hand it on as {self.console_app.where.who}"

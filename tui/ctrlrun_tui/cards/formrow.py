@@ -1,4 +1,4 @@
-"""A field of the narrow card: label, field, and at its right edge whether it fits."""
+"""A field of the cards about grants: label, field, and at its right edge a mark or a remark."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ LABEL = 13
 """Cells of a label: `environments` needs one more than those of other cards."""
 
 MARK = 7
-"""Cells of the longest mark, `✓ fits` and `≠ wider`."""
+"""Cells of the marks, `✓ fits` and `≠ wider`."""
 
 
 class FormRow(FieldRow):
     """One line of the form."""
 
-    def __init__(self, name: str, on_key_read: Callable[[float], None]) -> None:
-        super().__init__(name, " " * MARK, on_key_read)
+    def __init__(
+        self, name: str, on_key_read: Callable[[float], None], hint: str = " " * MARK
+    ) -> None:
+        super().__init__(name, hint, on_key_read)
+        self._cells = INSIDE - GUTTER - LABEL - len(hint) - 2
         self._label.styles.width = GUTTER + LABEL
-        self.field.styles.width = INSIDE - GUTTER - LABEL - MARK - 2
+        self.field.styles.width = self._cells
 
     def mark(self, mark: Line) -> None:
         """Say this at the right edge from now on."""
@@ -33,4 +36,4 @@ class FormRow(FieldRow):
     @property
     def holds_more(self) -> bool:
         """Whether the field holds more than it shows at once, its cursor's cell included."""
-        return cell_len(self.field.value) >= INSIDE - GUTTER - LABEL - MARK - 2
+        return cell_len(self.field.value) >= self._cells

@@ -29,6 +29,7 @@ from ctrlrun.state import PagedReader
 from ctrlrun_tui.actions import REVOKE
 from ctrlrun_tui.cards.base import VIA, Answer, Card
 from ctrlrun_tui.cards.fieldrow import FieldRow
+from ctrlrun_tui.cards.formrow import LABEL, FormRow
 from ctrlrun_tui.cards.memory import DraftKey
 from ctrlrun_tui.cards.parts import INSIDE
 from ctrlrun_tui.cards.reading import Over, Reading
@@ -130,10 +131,9 @@ class RevokeCard(Card):
         if facts is None or self.over is not None:
             return ()
         below = facts.below
-        known = _known_parts(below)
         lines = [
-            Fact(_LABELS[0], line(Span(_grants_text(below), Role.NEEDS)), whole=True),
-            *(Fact(label, line(text), line(remark), whole=True) for label, text, remark in known),
+            _fact("falls", Span(_grants_text(below), Role.NEEDS)),
+            *(_fact(label, Span(text), remark) for label, text, remark in _known_parts(below)),
         ]
         said = "Takes it back for good. What falls covers nothing from the next call on."
         return [
@@ -145,8 +145,8 @@ class RevokeCard(Card):
 
     def field_rows(self) -> Sequence[FieldRow]:
         return [
-            FieldRow(GRANTS, "how many live grants fall", self.key_read),
-            FieldRow(NOTE, "optional", self.key_read),
+            FormRow(GRANTS, self.key_read, "how many live grants fall"),
+            FormRow(NOTE, self.key_read, "optional"),
         ]
 
     def missing(self) -> Line | None:
@@ -190,7 +190,8 @@ class RevokeCard(Card):
         return write
 
 
-_LABELS = ("falls", "waiting", "running")
+def _fact(label: str, value: Span, remark: str = "") -> Fact:
+    return Fact(label, line(value), line(remark), whole=True, label_cells=LABEL)
 
 
 def _fell(number: int) -> str:
@@ -210,7 +211,7 @@ def _known_parts(below: Beneath) -> Iterator[tuple[str, str, str]]:
     requests = counted_text(below.requests, "request", "")
     effects = counted_text(below.effects, "effect", "")
     has_requests = below.requests.count or below.requests.more
-    yield "waiting", requests, "refused when presented, but for another grant" * bool(has_requests)
+    yield "waiting", requests, "refused, unless covered otherwise" * bool(has_requests)
     yield "running", effects, "not stopped" * bool(below.effects.count or below.effects.more)
 
 
@@ -238,20 +239,16 @@ def _sheet(facts: Facts, standings: Standings, glyphs: Glyphs, now: datetime) ->
     right = "" if row.grant is None else f"{short}, depth {row.node.depth}"
     yield from heading(line(name), line(Span(right, Role.QUIET)), INSIDE)
     yield from lay(status_lines(row, glyphs, now), INSIDE, owed=True)
-    parent = standings.tree.parent_of(row.node)
-    holder = None if parent is None else standings.grant(parent)
-    yield from lay(dimension_facts(row.grant, holder, glyphs), INSIDE)
     yield from lay(mixed_lines(row.grant, glyphs), INSIDE)
     if row.node.kind is NodeKind.DAMAGED or row.outlook.at(now).state is GrantState.UNREADABLE:
         yield Laid(line(Span(glyphs.said(row.node.node_id), Role.QUIET)))
     live = facts.below.live
-    if live:
-        yield Laid(())
-        yield Laid(line(Span("falls with it", Role.QUIET)))
     for each in live[:SHOWN]:
         yield from _falling_line(standings.row(each), row.node.depth, glyphs)
     if len(live) > SHOWN:
         yield Laid(line(Span(f"  and {len(live) - SHOWN:,} more", Role.QUIET)))
+    yield Laid(())
+    yield from lay(dimension_facts(row.grant, None, glyphs), INSIDE)
 
 
 def _falling_line(row: AuthorityRow, above: int, glyphs: Glyphs) -> Iterator[Laid]:

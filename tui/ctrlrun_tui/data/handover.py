@@ -7,14 +7,16 @@ store and clock, byte for byte.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from ctrlrun.authority import DelegationRecord, Grant
 from ctrlrun.clock import iso_timestamp
+from ctrlrun.errors import DamagedRow
 from ctrlrun.operator import (
+    Ending,
     InboxCounts,
     InboxRow,
     Lane,
@@ -25,10 +27,15 @@ from ctrlrun.operator import (
     newest_first,
     request_standing,
 )
+from ctrlrun.operator.delegations import delegation_standing
+from ctrlrun.operator.grant_texts import GrantTexts
+from ctrlrun.operator.grant_words import subject_text
+from ctrlrun.operator.inbox import ending_row
 from ctrlrun.operator.wording import left_text, span_text
 from ctrlrun.receipt import Event, EventType
 from ctrlrun.state import PagedReader
 from ctrlrun.text import inert
+from ctrlrun_tui.data.shell import Place, Shell
 
 SHOWN_OPEN = 50
 """Items of each lane that are told one by one; the rest is a number."""
@@ -44,6 +51,8 @@ _ANSWERS = (
     EventType.APPROVAL_DENIED,
     EventType.EFFECT_RESOLVED,
     EventType.RECONCILIATION_RESOLVED,
+    EventType.DELEGATION_CREATED,
+    EventType.DELEGATION_REVOKED,
 )
 _OPEN = (Lane.WAITING, Lane.AMBIGUOUS, Lane.LAPSED, Lane.UNSPENT)
 _TITLES = {
@@ -51,6 +60,7 @@ _TITLES = {
     Lane.AMBIGUOUS: "AMBIGUOUS",
     Lane.LAPSED: "lapsed lease, no outcome",
     Lane.UNSPENT: "granted, not yet spent",
+    Lane.ENDING: "ending within the hour",
 }
 
 
@@ -88,7 +98,10 @@ class OpenLane:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """What the next person on call should know. `store` is masked."""
+    """What the next person on call should know. `store` is masked.
+
+    `ending` are the grants that end within the hour; they need no answer, and are not open.
+    """
 
     who: str
     store: str
@@ -96,6 +109,7 @@ class Handover:
     given: tuple[Given, ...]
     lanes: tuple[OpenLane, ...]
     expires_next: InboxRow | None
+    ending: OpenLane | None = None
 
 
 def read_handover(
@@ -106,25 +120,33 @@ def read_handover(
     now: datetime,
     store: str,
     store_url: str | None,
+    policy: str | None = None,
+    authority: str | None = None,
+    endings: Sequence[Ending] = (),
 ) -> Handover:
-    """The answers that `who` gave from `since` on, and what is open now.
+    """The answers that `who` gave from `since` on, what is open now, and what ends (`endings`).
 
-    `store_url` goes into the commands, so that they mean this store wherever they are pasted.
+    `store_url`, and the absolute paths of the policy and of grants that are a document of their own,
+    go into the commands, so that they mean the same wherever they are pasted.
     """
+    place = Place(store_url, policy, authority)
     counts = inbox_counts(reader, now)
     lanes = tuple(_lane(reader, lane, counts, now) for lane in _OPEN)
+    ending = OpenLane(Lane.ENDING, len(endings), tuple(map(ending_row, endings[:SHOWN_OPEN])))
     ends = [
-        row for lane in lanes if lane.lane in (Lane.WAITING, Lane.UNSPENT) for row in lane.rows[:1]
+        row
+        for lane in (*lanes, ending)
+        if lane.lane in (Lane.WAITING, Lane.UNSPENT, Lane.ENDING)
+        for row in lane.rows[:1]
     ]
     return Handover(
         who=who,
         store=store,
         since=since,
-        given=tuple(
-            _given(reader, event, who, now, store_url) for event in _own(reader, who, since)
-        ),
+        given=tuple(_given(reader, event, who, now, place) for event in _own(reader, who, since)),
         lanes=tuple(lane for lane in lanes if lane.count),
         expires_next=min(ends, key=lambda row: row.until or now) if ends else None,
+        ending=ending if endings else None,
     )
 
 
@@ -146,14 +168,18 @@ def _answerer(event: Event) -> object:
             return event.data.get("resolver")
         case EventType.RECONCILIATION_RESOLVED:
             return event.data.get("by")
+        case EventType.DELEGATION_CREATED:
+            return event.data.get("by")
+        case EventType.DELEGATION_REVOKED:
+            return event.data.get("revoked_by")
         case _:
             return event.data.get("approver")
 
 
-def _given(
-    reader: PagedReader, event: Event, who: str, now: datetime, store_url: str | None
-) -> Given:
-    shell = _Shell(who, _text(event, "note"), store_url)
+def _given(reader: PagedReader, event: Event, who: str, now: datetime, place: Place) -> Given:
+    shell = Shell(who, _text(event, "note"), place)
+    if event.type in (EventType.DELEGATION_CREATED, EventType.DELEGATION_REVOKED):
+        return _given_grant(reader, event, now, shell)
     name: str | None = None
     command: str | None = None
     match event.type:
@@ -197,25 +223,34 @@ def _attempt(reader: PagedReader, event: Event) -> tuple[str, ...]:
     return ("--attempt", str(attempt)) if isinstance(attempt, int) else ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Shell:
-    """What every command of a sitting has in common."""
+def _given_grant(reader: PagedReader, event: Event, now: datetime, shell: Shell) -> Given:
+    """A delegation that was made, or revoked."""
+    item = _text(event, "delegation_id") or ""
+    try:
+        record = reader.get_delegation(item)
+    except DamagedRow:
+        record = None
+    made = event.type is EventType.DELEGATION_CREATED
+    command: str | None = None
+    if not made:
+        command = shell.revoke(item)
+    elif record is not None:
+        command = shell.delegate(record)
+    return Given(
+        event.ts,
+        "narrowed to" if made else "revoked",
+        None if record is None else _agent_of(record),
+        item,
+        delegation_standing(reader, item, now),
+        command,
+        _text(event, "note"),
+        _text(event, "source"),
+    )
 
-    who: str
-    note: str | None
-    store_url: str | None
 
-    def command(self, verb: str, item: str, *more: str) -> str | None:
-        """The command that gives the same answer; None when it cannot be typed."""
-        words = ["ctrlrun", verb, *more, "--as", self.who.removeprefix("tui:")]
-        if self.note is not None:
-            words += ["--note", self.note]
-        if self.store_url is not None:
-            words += ["--store-url", self.store_url]
-        words += ["--", item] if item.startswith("-") else [item]
-        if not item or any(inert(word) != word for word in words):
-            return None
-        return shlex.join(words)
+def _agent_of(record: DelegationRecord) -> str | None:
+    read = GrantTexts().read(record)
+    return read.subject.agent if isinstance(read, Grant) else None
 
 
 def _lane(reader: PagedReader, lane: Lane, counts: InboxCounts, now: datetime) -> OpenLane:
@@ -247,6 +282,10 @@ def result_text(given: Given) -> str:
 
 def open_text(row: InboxRow, now: datetime) -> tuple[str, str]:
     """An open item as raw text: what it is, and how old it is and how long it lasts."""
+    if row.ending is not None:
+        left = left_text(row.until, now)
+        ends = left if left == "EXPIRED" else f"{left} left"
+        return f"{subject_text(row.ending.grant)}, {row.ending.row.node.node_id}", ends
     name = row.action.name if row.action is not None else "unknown action"
     agent = f" by {row.action.principal.agent}" if row.action is not None else ""
     what = f"{name}{agent}, {row.item_id}"
@@ -287,9 +326,21 @@ def _file_lines(handover: Handover, now: datetime) -> Iterator[str]:
         if lane.count > len(lane.rows):
             yield f"    and {lane.count - len(lane.rows)} more"
     yield ""
+    if handover.ending is not None:
+        yield from _ending_lines(handover.ending, now)
+        yield ""
     ends = handover.expires_next
     if ends is None or ends.until is None:
         yield "expires next: nothing"
     else:
         what, _ = open_text(ends, now)
         yield f"expires next: {inert(what)}  at {iso_timestamp(ends.until)}"
+
+
+def _ending_lines(lane: OpenLane, now: datetime) -> Iterator[str]:
+    yield f"{lane.title}: {lane.count}"
+    for row in lane.rows:
+        what, ends = open_text(row, now)
+        yield f"  {inert(what)}  {ends}"
+    if lane.count > len(lane.rows):
+        yield f"  and {lane.count - len(lane.rows)} more"

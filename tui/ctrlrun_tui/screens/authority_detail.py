@@ -80,24 +80,17 @@ def authority_detail(
     record = tuple(_record_facts(row, made, glyphs))
     signs = tuple(mixed_lines(row.grant, glyphs))
     remark = line(Span(_remark(row, glyphs), Role.QUIET))
-    lines = (*status, *dimensions, BLANK, *beneath_fact, *signs, *record)
-    beside = (
-        Prose(remark),
-        BLANK,
-        *status,
-        *dimensions,
-        BLANK,
-        *beneath_fact,
-        *signs,
-        BLANK,
-        *record,
-    )
+    # In 80x24 exactly the six dimensions and what hangs on them fit.
+    lines = (*status, *dimensions, *(() if status else (BLANK,)), *beneath_fact, *signs)
+    whole = (*status, *dimensions, *_delegable(row.grant), BLANK, *beneath_fact, *signs, *record)
+    beside = (Prose(remark), BLANK, *whole)
     return Detail(
         node.key,
         title,
         remark,
         lines,
         copied=node.node_id,
+        whole=Detail(node.key, title, remark, whole, copied=node.node_id),
         beside=Detail(node.key, title, (), beside, copied=node.node_id),
     )
 
@@ -153,13 +146,17 @@ def dimension_facts(grant: Grant | None, parent: Grant | None, glyphs: Glyphs) -
         if parent is None
         else {verdict.dimension: verdict.problem for verdict in judge_dimensions(parent, grant)}
     )
-    for name, text in _dimensions(grant, glyphs):
-        value = line(glyphs.said(text) if text else Span(ANY, Role.QUIET))
+    for name, text in _dimensions(grant):
+        value = line(*(_said(part, glyphs) for part in text))
         remark: Line = ()
         if name in fits:
             remark = fit_span(fits[name], glyphs)
         yield _fact(name, value, remark)
-    yield _fact("delegable", line("yes" if grant.delegable else "no"))
+
+
+def _delegable(grant: Grant | None) -> Iterator[Fact]:
+    if grant is not None:
+        yield _fact("delegable", line("yes" if grant.delegable else "no"))
 
 
 def _fact(label: str, value: Line, remark: Line = ()) -> Fact:
@@ -173,25 +170,30 @@ def fit_span(problem: str | None, glyphs: Glyphs) -> Line:
     return line(Span(f"{glyphs.differs} wider", Role.NEEDS))
 
 
-def _dimensions(grant: Grant, glyphs: Glyphs) -> Iterator[tuple[str, str]]:
+def _dimensions(grant: Grant) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The dimensions in parts: a line of several breaks between words."""
     subject = grant.subject
     agent = "any agent" if subject.agent is None else subject.agent
-    yield "subject", agent if subject.user is None else f"{agent} (user: {subject.user})"
-    yield "actions", items_text(grant.actions)
-    yield "resources", items_text(grant.resources)
-    yield "constraints", constraints_text(grant.constraints)
-    yield "environments", items_text(grant.environments)
-    yield "expires_at", moment_text(grant.expires_at) or "never"
+    yield "subject", (agent,) if subject.user is None else (agent, f" (user: {subject.user})")
+    yield "actions", (items_text(grant.actions),)
+    yield "resources", (items_text(grant.resources),)
+    yield "constraints", (constraints_text(grant.constraints),)
+    yield "environments", (items_text(grant.environments),)
+    yield "expires_at", (moment_text(grant.expires_at) or "never",)
+
+
+def _said(text: str, glyphs: Glyphs) -> Span:
+    return Span(glyphs.said(text)) if text else Span(ANY, Role.QUIET)
 
 
 def beneath_line(below: Beneath) -> tuple[Fact, ...]:
     """`2 live grants, 1 request waiting, 1 effect running`."""
     parts = (
-        counted_text(Covered(len(below.live)), "live grant", ""),
-        counted_text(below.requests, "request", " waiting"),
+        counted_text(Covered(len(below.live)), "live grant", "") + ", ",
+        counted_text(below.requests, "request", " waiting") + ", ",
         counted_text(below.effects, "effect", " running"),
     )
-    return (_fact("beneath", line(", ".join(parts))),)
+    return (_fact("beneath", line(*parts)),)
 
 
 def counted_text(covered: Covered, noun: str, state: str) -> str:

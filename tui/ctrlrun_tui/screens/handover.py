@@ -14,6 +14,8 @@ from textual import work
 from textual.app import ComposeResult
 from textual.message import Message
 
+from ctrlrun.authority import Authority
+from ctrlrun.operator.endings import endings
 from ctrlrun.state import PagedReader
 from ctrlrun_tui.actions import HANDOVER, Action
 from ctrlrun_tui.data.handover import (
@@ -93,6 +95,7 @@ class HandoverScreen(Overlay[None]):
     def _handover(self, now: datetime, reader: PagedReader) -> Handover:
         app = self.console_app
         location = app.desk.location
+        document = app.authority if isinstance(app.authority, Authority) else None
         return read_handover(
             reader,
             who=app.who,
@@ -100,6 +103,9 @@ class HandoverScreen(Overlay[None]):
             now=now,
             store=location.shown,
             store_url=f"sqlite://{location.path.resolve()}",
+            policy=_absolute(app.sitting.policy_path),
+            authority=_absolute(app.sitting.authority_path),
+            endings=endings(app.shelf.read(reader, document, now), now),
         )
 
     def on_handover_screen_read(self, message: Read) -> None:
@@ -194,3 +200,7 @@ class HandoverScreen(Overlay[None]):
         """Say where it is."""
         said = self.console_app.glyphs.said(message.said)
         self.console_app.say(said, Role.VALUE if message.done else Role.NEEDS)
+
+
+def _absolute(path: Path | None) -> str | None:
+    return None if path is None else str(path.resolve())

@@ -230,7 +230,8 @@ def rule(detail: Detail | None, width: int, glyphs: Glyphs, *, focused: bool = F
     if detail is None or not detail.title:
         return (Span(glyphs.rule * width, role),)
     ends = 2 * (2 + 1)  # `── ` and ` ──`
-    remark = fit(detail.remark, max(0, width // 2), glyphs)
+    beside_title = width - ends - width_of(detail.title) - 4
+    remark = fit(detail.remark, max(0, width // 2, beside_title), glyphs)
     extra = width_of(remark) + 2 if remark else 0
     title = fit(detail.title, max(1, width - ends - extra - 1), glyphs)
     between = width - ends - width_of(title) - (width_of(remark) + 1 if remark else 0) - 1

@@ -9,6 +9,7 @@ from textual import events
 from textual.strip import Strip
 
 from ctrlrun.operator import InboxRow, Lane, SeenAction
+from ctrlrun.operator.grant_words import subject_text
 from ctrlrun.operator.wording import clock_text, left_text, short_id, span_text
 from ctrlrun_tui.cards.sheet import lay
 from ctrlrun_tui.data.handover import NO_COMMAND, Given, Handover, result_text
@@ -148,10 +149,18 @@ def _pieces(
         rest = lane.count - len(lane.rows)
         if rest > 0:
             yield [Prose(line(Span(f"and {rest} more", Role.QUIET)))], None
+    if handover.ending is not None:
+        lane = handover.ending
+        yield [BLANK, Prose(line(Span(f"{lane.title}: {lane.count}", Role.QUIET)))], None
+        for row in lane.rows:
+            yield [_ending_fact(row, now, glyphs)], None
+        rest = lane.count - len(lane.rows)
+        if rest > 0:
+            yield [Prose(line(Span(f"and {rest} more", Role.QUIET)))], None
     ends = handover.expires_next
     if ends is not None and ends.until is not None:
         until = Span(f"at {clock_text(ends.until)}", Role.QUIET)
-        value = line(_item_text(ends.action, ends.item_id, glyphs))
+        value = line(_row_text(ends, glyphs))
         yield [BLANK, Fact("next to end", value, line(until), whole=True)], None
 
 
@@ -161,6 +170,19 @@ def _open_fact(row: InboxRow, now: datetime, glyphs: Glyphs) -> Fact:
     remark = line(Span(left if left == "EXPIRED" else f"{left} left", Role.QUIET)) if left else ()
     value = line(_item_text(row.action, row.item_id, glyphs))
     return Fact(span_text(now - row.since).rjust(8), value, remark, whole=True)
+
+
+def _ending_fact(row: InboxRow, now: datetime, glyphs: Glyphs) -> Fact:
+    """The time left first: that is what matters of it."""
+    left = left_text(row.until, now)
+    return Fact(left.rjust(9), line(_row_text(row, glyphs)), whole=True)
+
+
+def _row_text(row: InboxRow, glyphs: Glyphs) -> str:
+    if row.ending is None:
+        return _item_text(row.action, row.item_id, glyphs)
+    shown = glyphs.said(short_id(row.ending.row.node.node_id, ellipsis=glyphs.middle))
+    return f"{glyphs.said(subject_text(row.ending.grant))}, {shown}"
 
 
 def _item_text(action: SeenAction | None, item: str, glyphs: Glyphs) -> str:
