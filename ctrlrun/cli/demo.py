@@ -48,20 +48,19 @@ actions:
         decision: approve
       - decision: deny
 """
-_POLICY = f"schema: ctrlrun.policy/v1\n{_ACTIONS}"
-_POLICY_WITH_GRANTS = f"""
-schema: ctrlrun.policy/v3
-{_ACTIONS}
+_GRANTS = """
 authority:
   max_delegation_depth: 3
   grants:
     - id: head-of-support
-      subject: {{agent: head-of-support, user: dana@example.com}}
+      subject: {agent: head-of-support, user: dana@example.com}
       actions: [stripe.refund]
-      constraints: {{amount_lte: 10000000}}
+      constraints: {amount_lte: 10000000}
       delegable: true
       expires_at: "%s"
 """
+_POLICY = f"schema: ctrlrun.policy/v1\n{_ACTIONS}"
+_POLICY_WITH_GRANTS = f"schema: ctrlrun.policy/v3\n{_ACTIONS}{_GRANTS}"
 
 _HUMAN = "human:demo"
 _USER = "dana@example.com"
