@@ -14,7 +14,7 @@ from ctrlrun.canonical import has_surrogate
 from ctrlrun.clock import iso_timestamp
 from ctrlrun.state import SQLiteStateStore
 from tests.cli.grants import ACTIONS, HEAD, Grants, bare, grants
-from tests.cli.helpers import run
+from tests.cli.helpers import run, start
 from tests.lib.hostile import HOSTILE
 
 __all__ = ["bare", "grants"]
@@ -280,6 +280,19 @@ def test_the_store_of_the_variable_is_made_too(
     assert bare.delegate().code == 0
     assert (bare.folder / "elsewhere" / "events.jsonl").exists()
     assert not bare.scene.state.exists()
+
+
+def test_several_at_once_make_one_store(bare: Grants) -> None:
+    bare.grant()
+    command = ("delegate", "--parent", "head", "--file", "grant.yaml", "--as", HEAD)
+    children = [start(*command, cwd=bare.folder) for _ in range(4)]
+    ended = [(child.communicate(timeout=60)[1], child.returncode) for child in children]
+    assert ended == [(b"", 0)] * 4
+    store = SQLiteStateStore(bare.scene.state)
+    ids = {record.delegation_id for record in store.delegations()}
+    assert len(ids) == 4 == len(store.events())
+    store.close()
+    assert {line["data"]["delegation_id"] for line in bare.event_lines()} == ids
 
 
 def files(folder: Path) -> list[str]:
