@@ -82,6 +82,7 @@ class StatsCount:
         self._looked_at = self._left = 0
         self._first: datetime | None = None
         self._last: datetime | None = None
+        self._has_ends = True
         self._damaged: list[Damage] = []
         self._answers: tuple[AnswerTally, AnswerTally | None] | None = None
 
@@ -112,6 +113,10 @@ class StatsCount:
                 self._head = head
                 self._live_after = self._after
                 self._ask(tallies)
+                if not self._has_ends:
+                    ends = tallies.receipts_ends(self._since, through=self._after)
+                    self._first, self._last = ends
+                    self._has_ends = True
                 return True
             else:
                 self._next_phase(tallies)
@@ -170,6 +175,7 @@ class StatsCount:
         self._through = self._head = None
         self._looked_at = self._left = 0
         self._first = self._last = None
+        self._has_ends = True
         self._damaged = []
         self._answers = None
 
@@ -199,6 +205,7 @@ class StatsCount:
         self._looked_at += page.looked_at
         self._left = page.left
         self._damaged += page.damaged[: _LONGEST_NAMED - len(self._damaged)]
+        self._has_ends = self._has_ends and page.has_ends
         self._first = min(filter(None, (self._first, page.first)), default=None)
         self._last = max(filter(None, (self._last, page.last)), default=None)
 
@@ -231,7 +238,7 @@ class StatsCount:
         gone = Stretch(since=self._earliest, until=earliest)
         self._sums.drop(tallies.receipts_finished(gone, through=through).tallies)
         self._since, self._earliest = to, earliest
-        self._first, self._last = tallies.receipts_ends(to, through=through)
+        self._has_ends = False
 
     def _ask(self, tallies: TallyReader) -> None:
         """How requests were answered, in this window and in the one before."""

@@ -54,7 +54,7 @@ class MemoryTallies:
         return tally_receipts((row.receipt for row in chosen), stretch)
 
     def receipts_ends(
-        self, since: datetime, *, through: str
+        self, since: datetime | None, *, through: str
     ) -> tuple[datetime | None, datetime | None]:
         """When the first and the last receipt finished of those from `since` on, before a cursor."""
         page = self.receipts_finished(Stretch(since=since), through=through)

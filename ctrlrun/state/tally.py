@@ -60,7 +60,7 @@ class TallyPage:
 
     `after` is the cursor behind it, None when there was nothing to look at; `left` is about how
     many receipts are behind that. `first` and `last` are the ends of those that finished at or
-    after the split. Receipts that cannot be read are in no tally; the first hundred are named.
+    after the split, unless `has_ends` says that they are to be asked for when all is counted. Receipts that cannot be read are in no tally; the first hundred are named.
     """
 
     tallies: tuple[Tally, ...] = ()
@@ -70,6 +70,7 @@ class TallyPage:
     first: datetime | None = None
     last: datetime | None = None
     damaged: tuple[Damage, ...] = ()
+    has_ends: bool = True
 
 
 @dataclass(frozen=True, slots=True)
