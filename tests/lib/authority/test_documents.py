@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,12 +18,14 @@ from ctrlrun.authority import (
     Grant,
     Subject,
     authority_form,
+    only_authority,
     parse_section,
     validate_pattern,
 )
 from ctrlrun.conditions import Condition
 from ctrlrun.documents import read_document
 from ctrlrun.errors import InvalidArgument, PolicyError
+from ctrlrun.policy import Policy
 
 MINIMAL: dict[str, Any] = {"id": "g", "subject": {"agent": "bot"}, "actions": ["a.b"]}
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -412,3 +415,100 @@ def test_the_form_that_is_hashed_has_every_key() -> None:
             }
         },
     }
+
+
+# --- whole documents -----------------------------------------------------------------------------
+
+DOCUMENT = """
+schema: ctrlrun.policy/v3
+authority:
+  max_delegation_depth: 2
+  grants:
+    - id: g
+      subject: {agent: bot}
+      actions: [a.b]
+"""
+WITH_POLICY = DOCUMENT + "actions: {a.b: {decision: allow}}\nmode: observe\n"
+
+
+@pytest.mark.parametrize("schema", ["v3", "v4"])
+@pytest.mark.parametrize("standalone", [True, False])
+def test_a_document_of_grants(schema: str, standalone: bool) -> None:
+    text = DOCUMENT.replace("v3", schema)
+    authority = Authority.from_yaml(text, source="grants.yaml", standalone=standalone)
+    assert list(authority.grants) == ["g"]
+    assert (authority.max_delegation_depth, authority.source) == (2, "grants.yaml")
+
+
+def test_the_other_keys_are_a_policys_business_unless_the_document_stands_alone() -> None:
+    assert list(Authority.from_yaml(WITH_POLICY).grants) == ["g"]
+    with pytest.raises(PolicyError, match=r"^grants\.yaml: .*'actions'"):
+        Authority.from_yaml(WITH_POLICY, source="grants.yaml", standalone=True)
+
+
+def test_a_section_reads_alike_in_a_policy_and_beside_it() -> None:
+    inline = Policy.from_yaml(WITH_POLICY).authority
+    assert authority_form(inline) == authority_form(Authority.from_yaml(DOCUMENT, standalone=True))
+
+
+@pytest.mark.parametrize("standalone", [True, False])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (DOCUMENT.replace("v3", "v1"), "authority needs schema ctrlrun.policy/v3"),
+        (DOCUMENT.replace("v3", "v2"), "authority needs schema ctrlrun.policy/v3"),
+        (DOCUMENT.replace("v3", "v9"), "ctrlrun.policy/v3"),
+        (DOCUMENT.replace("schema: ctrlrun.policy/v3", ""), "schema is missing"),
+        (DOCUMENT.replace("schema: ctrlrun.policy/v3", "schema: [x]"), "schema"),
+        ("schema: ctrlrun.policy/v3\n", "authority is missing"),
+        ("schema: ctrlrun.policy/v3\nauthority:\n", "authority"),
+        ("schema: ctrlrun.policy/v3\nauthority: {grants: null}\n", "grants"),
+        (DOCUMENT + "authority: {grants: []}\n", "line 9"),
+        (DOCUMENT + "      actions: [c]\n", "line 9"),
+        (DOCUMENT + "      mode: observe\n", "top level"),
+        ("- a", "mapping"),
+    ],
+)
+def test_what_a_document_refuses(text: str, says: str, standalone: bool) -> None:
+    with pytest.raises(PolicyError) as caught:
+        Authority.from_yaml(text, source="grants.yaml", standalone=standalone)
+    message = str(caught.value)
+    assert message.startswith("grants.yaml: ")
+    assert says in message
+    assert "\n" not in message
+
+
+def test_a_file_of_grants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "grants.yaml"
+    path.write_text(DOCUMENT, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert Authority.from_file("grants.yaml").source == str(path)
+    path.write_text(WITH_POLICY, encoding="utf-8")
+    with pytest.raises(PolicyError, match="'actions'"):
+        Authority.from_file(path)
+
+
+def test_a_file_that_cannot_be_read_is_named_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "latin.yaml").write_bytes(b"schema: \xe9")
+    for name in ("gone.yaml", "latin.yaml", "."):
+        with pytest.raises(PolicyError) as caught:
+            Authority.from_file(tmp_path / name)
+        assert str(tmp_path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(InvalidArgument):
+        Authority.from_file(5)  # type: ignore[arg-type]
+
+
+def test_grants_come_from_one_place() -> None:
+    section = Authority({}, source="policy.yaml")
+    beside = Authority({}, source="grants.yaml")
+    assert only_authority(None, None) is None
+    assert only_authority(section, None) is section
+    assert only_authority(None, beside) is beside
+    with pytest.raises(PolicyError, match=r"policy\.yaml.*grants\.yaml"):
+        only_authority(section, beside)
+
+
+def test_a_document_gives_every_grant_a_name() -> None:
+    with pytest.raises(InvalidArgument):
+        Authority({"": Grant("", BOT, ("a",))})
