@@ -24,8 +24,8 @@ def _meaning(keys: Keys, key: str, place: str = "inbox") -> str | None:
 
 
 def test_a_list_key_can_be_given_another_place(tmp_path: Path) -> None:
-    keys = _keys(tmp_path, 'down = ["down", "n"]\nup = "e"\n')
-    assert _meaning(keys, "n") == "down"
+    keys = _keys(tmp_path, 'down = ["down", "t"]\nup = "e"\n')
+    assert _meaning(keys, "t") == "down"
     assert _meaning(keys, "e") == "up"
     assert _meaning(keys, "j") is None
     assert keys.shown("up") == "e"
@@ -58,7 +58,7 @@ def test_without_a_file_the_keys_are_those_of_the_registry() -> None:
         ('approve = "K"', "K is approve, and may not lie on a key of up"),
         ('deny = "G"', "is both"),
         ('deny = "ctrl+g"', "ctrl+g is deny, and may not lie on a key of"),
-        ('down = ["n", "a"]\napprove = "ctrl+n"', "may not lie"),
+        ('down = ["t", "a"]\napprove = "ctrl+t"', "may not lie"),
         ('down = "D"\ndeny_marked = "X"', "d is deny, and may not lie on a key of down"),
         ("= broken", "line 1"),
     ],

@@ -38,6 +38,8 @@ INBOX, EFFECTS, RECEIPTS, EVENTS, STATS, AUTHORITY = VIEWS = (
 INSPECT, HANDOVER, REQUESTS = "inspect", "handover", "requests"
 LISTS = (*(view for view in VIEWS if view != STATS), REQUESTS)
 """Lists of records with a detail; Stats is a page of numbers."""
+HAPPENED = tuple(view for view in LISTS if view != AUTHORITY)
+"""Lists of what happened: their rows belong to an action."""
 HELP, PALETTE = "help", "palette"
 APPROVE, DENY, RESOLVE, REVIEW, DENY_MARKED, DELEGATE, REVOKE = CARDS = (
     "approve",
@@ -165,7 +167,7 @@ ACTIONS: tuple[Action, ...] = (
         "i",
         "inspect",
         "Show this action's whole history.",
-        LISTS,
+        HAPPENED,
         needs=_ROW,
         rank=5,
     ),

@@ -16,7 +16,6 @@ from textual.widget import Widget
 from ctrlrun.action import Principal
 from ctrlrun.authority import Authority, Grant
 from ctrlrun.operator import AuthorityRow, Desk
-from ctrlrun.operator.grant_words import moment_text
 from ctrlrun.operator.narrowing import (
     FIELDS,
     FieldMark,
@@ -27,7 +26,7 @@ from ctrlrun.operator.narrowing import (
     read_form,
     why_not_named,
 )
-from ctrlrun.operator.wording import clock_text, left_text, short_id
+from ctrlrun.operator.wording import clock_text, left_text
 from ctrlrun.state import PagedReader
 from ctrlrun_tui.actions import DELEGATE
 from ctrlrun_tui.cards.base import Answer, Card
@@ -45,6 +44,9 @@ from ctrlrun_tui.screens.authority_off import why_not_narrowed
 AS_AGENT, AS_USER, NOTE = "as_agent", "as_user", "note"
 NAMES = (AS_AGENT, AS_USER)
 """In whose name it is handed on, where the parent's subject does not say."""
+
+AGENT_SHOWN = 20
+"""Cells of the agent's name in the notice, beside the new id."""
 
 _FORM = "form"
 
@@ -309,12 +311,8 @@ class DelegateCard(Card):
 
         def write(desk: Desk) -> str:
             made = desk.delegate(authority, parent_id, grant, by=by, note=note)
-            short = short_id(made.delegation_id, ellipsis=glyphs.middle)
-            until = moment_text(made.grant.expires_at)
-            agent = glyphs.said(made.grant.subject.agent or "")
-            return f"made {short} for {agent}, depth {made.depth}" + (
-                f", until {until}" if until else ""
-            )
+            agent = glyphs.cut(glyphs.said(made.grant.subject.agent or ""), AGENT_SHOWN)
+            return f"made {made.delegation_id} for {agent}"
 
         return write
 

@@ -35,7 +35,6 @@ from ctrlrun_tui.screens.authority_rows import (
     signs_line,
     state_cell,
     state_word,
-    subject_said,
 )
 from ctrlrun_tui.screens.cells import (
     AMBIGUOUS,
@@ -200,7 +199,7 @@ class InboxRows:
         cells: dict[str, Line] = {
             "action": _said(", ".join(grant.actions), glyphs),
             "arguments": tuple(Span(short_value(text, glyphs)) for text in limits_texts(grant)),
-            "principal": (Span(subject_said(grant, glyphs)),),
+            "principal": _said(grant.subject.agent or grant.subject.user, glyphs),
             "effect": (),
             **_states(item.lane, glyphs),
         }
