@@ -194,8 +194,12 @@ class ConsoleApp(FollowingApp, inherit_bindings=False):
         """Go to a grant in the Authority view."""
         self.show_view(AUTHORITY)
         view = self.screen
-        if isinstance(view, FilterScreen):
-            view.set_filter(f'id:"{grant_id}"')
+        quoted = grant_id.replace("\\", "\\\\").replace('"', '\\"')
+        wanted = f'id:"{quoted}"'
+        if isinstance(view, FilterScreen) and view.is_mounted:
+            view.set_filter(wanted)
+        elif isinstance(view, FilterScreen):  # looked at for the first time: it reads under it
+            view.filter_text = wanted
 
     # --- actions of the whole console ------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from textual.pilot import Pilot
 
 from ctrlrun.clock import counted_ids
-from ctrlrun_tui.actions import CARDS, VIEWS
+from ctrlrun_tui.actions import AUTHORITY, CARDS, DELEGATE, REVOKE, VIEWS
 from ctrlrun_tui.arguments import Options
 from ctrlrun_tui.ending import REFUSED, UNUSABLE, failed
 from ctrlrun_tui.screens.view import ViewScreen
@@ -79,6 +79,9 @@ async def show(pilot: Pilot[int], name: str | None) -> bool:
     if name in VIEWS:
         app.show_view(name)
         return True
+    if name in (DELEGATE, REVOKE):
+        app.show_view(AUTHORITY)
+        await settled(pilot)
     view = app.top
     if not isinstance(view, ViewScreen):
         return False

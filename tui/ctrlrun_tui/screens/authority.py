@@ -111,8 +111,6 @@ class AuthorityView(RecordsView, inherit_bindings=False):
         row = self.current_row
         if reason is not None or row is None:
             return reason
-        if action.name in ("delegate", "revoke") and row.left is not None:
-            return row.left
         return why_off(action, line_of(row), self.console_app)
 
     def do_sort(self) -> None:

@@ -204,7 +204,7 @@ class PanesScreen(FilterScreen, inherit_bindings=False):
         if action.name == "copy" and self.current_row is None:
             return "nothing under the cursor"
         row = self.current_row
-        answers = action.name in ("approve", "deny", "resolve", "mark")
-        if answers and row is not None and row.left is not None:
+        answers = ("approve", "deny", "resolve", "mark", "delegate", "revoke")
+        if action.name in answers and row is not None and row.left is not None:
             return row.left
         return None
