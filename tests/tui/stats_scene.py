@@ -142,7 +142,7 @@ class Look:
         """Run actions as their keys do."""
         for name in names:
             self.app.top.perform(name)  # type: ignore[union-attr]
-            await self.rests()
+            await settled(self.pilot)
 
     async def window(self, name: str) -> None:
         """Go to a window."""
@@ -166,6 +166,11 @@ class Look:
     @property
     def text(self) -> str:
         return "\n".join(self.lines)
+
+    @property
+    def prose(self) -> str:
+        """The screen in one line, without the cursor."""
+        return " ".join(self.text.replace(self.app.glyphs.cursor, " ").split())
 
     @property
     def notice(self) -> str:

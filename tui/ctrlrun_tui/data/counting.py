@@ -13,6 +13,7 @@ from time import monotonic
 from ctrlrun.clock import Clock
 from ctrlrun.operator.stats import StatsCount
 from ctrlrun.operator.stats_report import StatsReport, Window
+from ctrlrun.policy import Mode
 from ctrlrun.state import PagedReader
 
 TELL_EVERY = 0.15
@@ -22,7 +23,7 @@ TELL_EVERY = 0.15
 class Counting:
     """The count of one window in one mode."""
 
-    def __init__(self, window: Window, mode: str) -> None:
+    def __init__(self, window: Window, mode: Mode) -> None:
         self.window = window
         self.mode = mode
         self.report: StatsReport | None = None  # the last one that was told

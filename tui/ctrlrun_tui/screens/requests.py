@@ -89,6 +89,7 @@ class RequestsScreen(EvidenceView, inherit_bindings=False):
         if self.pane_has_keys:
             super().do_back()
         else:
+            self.console_app.say("")
             self.dismiss()
 
     def do_inspect(self) -> None:

@@ -22,6 +22,7 @@ from ctrlrun.operator.stats_filter import StatsFilter, parse_stats
 from ctrlrun.operator.stats_mode import carried_mode
 from ctrlrun.operator.stats_report import Figure, StatsReport, Window
 from ctrlrun.operator.wording import clock_text
+from ctrlrun.policy import Mode
 from ctrlrun_tui.actions import RECEIPTS, STATS, Action
 from ctrlrun_tui.data.counting import Counting
 from ctrlrun_tui.data.models import Line, Live, Role, Span
@@ -118,10 +119,10 @@ class StatsView(FilterScreen, inherit_bindings=False):
         return self.page
 
     @property
-    def mode(self) -> str | None:
+    def mode(self) -> Mode | None:
         """The mode of the policy that is read; None when none is, and receipts say it."""
         policy = self.console_app.policy
-        return str(policy.mode) if isinstance(policy, PolicyView) else None
+        return policy.mode if isinstance(policy, PolicyView) else None
 
     # --- counting --------------------------------------------------------------------------------
 
@@ -184,7 +185,7 @@ class StatsView(FilterScreen, inherit_bindings=False):
 
     @work(thread=True, exclusive=True, group="stats", exit_on_error=False, description="stats")
     def _count(
-        self, number: int, counting: Counting | None, window: Window, mode: str | None
+        self, number: int, counting: Counting | None, window: Window, mode: Mode | None
     ) -> None:
         app, worker = self.console_app, get_current_worker()
         wanted = self._wanted()

@@ -62,7 +62,7 @@ class StatsPage:
     @property
     def starts_at(self) -> str:
         """The list on which the cursor stands at first."""
-        return "reasons" if self.lists.reasons else "totals"
+        return "reasons" if self._observe else "actions"
 
     def __call__(self, width: int, height: int) -> tuple[PageColumn, ...]:
         """The page in that size."""

@@ -36,8 +36,8 @@ from ctrlrun_tui.widgets.strips import MARGIN
 LABEL = 17
 """Cells before the bars, and before what is told on lines with a label."""
 
-PEAK = 13
-"""Cells that the peak takes behind the bars."""
+PEAK = len("  peak ")
+"""Cells before the number of the peak, behind the bars."""
 
 NAMED = 3
 """Receipts that cannot be read are named up to this number; the others are counted."""
@@ -250,7 +250,8 @@ def chart(report: StatsReport, width: int, glyphs: Glyphs) -> tuple[PageLine, ..
         return ()
     observe = report.rollout is not None
     counts = [bucket.asked if observe else bucket.calls for bucket in buckets]
-    room = max(8, width - LABEL - PEAK - MARGIN)
+    highest = len(f"{2 * max(counts):,}")  # two bars that are joined at most make this much
+    room = max(8, width - LABEL - PEAK - highest - MARGIN)
     drawn = bars(counts, [bucket.start for bucket in buckets], report.series.step, room, glyphs)
     what = "asked" if observe else "calls"
     label = f" {what}, by {step_words(report.series.step * drawn.joined)}"
