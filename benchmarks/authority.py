@@ -2,8 +2,9 @@
 
     python benchmarks/authority.py [--delegations 10000] [--calls 2000] [--folder DIR]
 
-Four stores of one size: the delegations of many agents; of one agent, each for another resource; of
-one agent, that say the same; of one agent and one resource, each with another limit. On each, the
+Five stores of one size: the delegations of many agents; of one agent, each for another resource; of
+one agent, that say the same; of one agent, one for each task, all over but the last; of one agent,
+each with another limit. On each, the
 first call, later calls, later calls while another process commits events as fast as it can, and the
 call after one more revocation. The figures are of this machine and its load, printed above them.
 """
@@ -42,25 +43,33 @@ authority:
 START = datetime(2030, 1, 1, tzinfo=UTC)
 REVOCATIONS = 50
 
-Variant = Callable[[int], tuple[str, str, int]]
-"""The agent, the resource and the limit of the delegation of a number."""
+UNTIL = datetime(2099, 1, 1, tzinfo=UTC)
+
+Variant = Callable[[int, int], tuple[str, str, int, datetime]]
+"""Agent, resource, limit and expiry of one delegation, by its number and how many there are."""
 
 VARIANTS: dict[str, Variant] = {
-    "many agents": lambda number: (f"bot-{number}", "payment:*", 100_000),
-    "one agent, many resources": lambda number: ("bot", f"payment:EU-{number}", 100_000),
-    "one agent, all the same": lambda number: ("bot", "payment:*", 100_000),
-    "one agent, many limits": lambda number: ("bot", "payment:*", 100_000 + number),
+    "many agents": lambda number, _: (f"bot-{number}", "payment:*", 100_000, UNTIL),
+    "one agent, many resources": lambda number, _: ("bot", f"payment:EU-{number}", 100_000, UNTIL),
+    "one agent, all the same": lambda number, _: ("bot", "payment:*", 100_000, UNTIL),
+    "one agent, one for each task": lambda number, size: (
+        "bot",
+        "payment:*",
+        100_000,
+        START - timedelta(minutes=size - 1 - number),
+    ),
+    "one agent, many limits": lambda number, _: ("bot", "payment:*", 100_000 + number, UNTIL),
 }
 
 
-def grant_text(agent: str, resource: str, limit: int) -> str:
+def grant_text(agent: str, resource: str, limit: int, until: datetime) -> str:
     """What is stored of such a delegation."""
     document = {
         "actions": ["stripe.refund"],
         "constraints": {"amount_lte": limit},
         "delegable": False,
         "environments": None,
-        "expires_at": "2099-01-01T00:00:00+00:00",
+        "expires_at": until.isoformat(),
         "resources": [resource],
         "subject": {"agent": agent, "user": None},
     }
@@ -72,7 +81,7 @@ def fill(store: SQLiteStateStore, variant: Variant, size: int) -> None:
 
     def work() -> None:
         for number in range(size):
-            text = grant_text(*variant(number))
+            text = grant_text(*variant(number, size))
             name = f"dlg_{number:032x}"
             made = DelegationRecord(name, "root", 1, text, "head", None, "api", START)
             store.put_delegation(made)
@@ -80,9 +89,9 @@ def fill(store: SQLiteStateStore, variant: Variant, size: int) -> None:
     store.unit(work, durable=False)
 
 
-def action_of(variant: Variant, number: int, amount: int) -> Action:
-    """What the holder of the delegation of a number asks."""
-    agent, resource, _ = variant(number)
+def action_of(variant: Variant, size: int, amount: int) -> Action:
+    """What the holder of the last delegation asks."""
+    agent, resource, *_ = variant(size - 1, size)
     arguments = {"amount": amount}
     return Action("stripe.refund", arguments, Principal(agent), resource.replace("*", "x"))
 
@@ -116,8 +125,7 @@ def measure(name: str, variant: Variant, path: Path, size: int, calls: int) -> N
     authority = Authority.from_yaml(DOCUMENT, source="benchmark")
     with closing(SQLiteStateStore(path, durability="normal")) as store:
         fill(store, variant, size)
-        last = size - 1
-        covered, refused = (action_of(variant, last, amount) for amount in (100, 999_999_999))
+        covered, refused = (action_of(variant, size, amount) for amount in (100, 999_999_999))
 
         def ask(action: Action) -> bool:
             return authority.evaluate(action, now=START, store=store).passed

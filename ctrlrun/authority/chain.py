@@ -67,10 +67,11 @@ class ChainVerdict:
 
     `early` is found before any expiry is looked at, `late` after; `expiries` are those above the
     delegation, from the document down. `depth` counts the rows that were walked, the delegation's
-    own included.
+    own included. It holds for as long as the rows of the ids in `rests_on` are what they were.
     """
 
     depth: int
+    rests_on: tuple[str, ...] = ()
     early: Failure | None = None
     late: Failure | None = None
     expiries: tuple[tuple[datetime, str], ...] = ()
@@ -95,18 +96,25 @@ class _Walk:
     cycle_at: str | None = None
     is_cut: bool = False
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids that were looked up."""
+        found = tuple(link.delegation_id for link in self.above)
+        return found if self.missing_id is None else (*found, self.missing_id)
+
 
 def judge_chain(
     leaf: Link, roots: Mapping[str, Grant], find: Find, max_depth: int | None
 ) -> ChainVerdict:
     """The verdict about the chain above `leaf`, at most `max_depth` rows of it (None: all)."""
     walk = _walk(leaf, roots, find)
+    rests_on = walk.ids
     if max_depth is not None:
         walk = _cut(walk, max_depth)
     depth = len(walk.above) + 1
     early = _early(leaf, walk)
     if early is not None:
-        return ChainVerdict(depth, early)
+        return ChainVerdict(depth, rests_on, early)
     grants = _from_the_top(leaf, walk)
     expiries = tuple(
         (grant.expires_at, grant_id)
@@ -118,7 +126,7 @@ def judge_chain(
         late = Failure(AUTHORITY_ESCALATION, depth_exceeded=depth)
     if late is None and not all(grant.delegable for _, grant in grants[:-1]):
         late = Failure(AUTHORITY_ESCALATION)
-    return ChainVerdict(depth, None, late, expiries)
+    return ChainVerdict(depth, rests_on, None, late, expiries)
 
 
 def _walk(leaf: Link, roots: Mapping[str, Grant], find: Find) -> _Walk:

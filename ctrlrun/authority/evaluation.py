@@ -11,6 +11,8 @@ import threading
 import weakref
 from collections.abc import Mapping
 from datetime import datetime
+from heapq import merge
+from itertools import chain
 
 from ctrlrun.action import Action
 from ctrlrun.authority.chain import Failure
@@ -22,7 +24,8 @@ from ctrlrun.authority.records import (
     DelegationRow,
     row_of,
 )
-from ctrlrun.authority.standing import Group, Standing
+from ctrlrun.authority.shelves import Group, Shelf
+from ctrlrun.authority.standing import Standing
 from ctrlrun.authority.verdict import (
     AUTHORITY_CONSTRAINT,
     AUTHORITY_ESCALATION,
@@ -132,7 +135,6 @@ def _whole(store: DelegationReader, *, include_revoked: bool) -> DelegationChang
 # --- judging -------------------------------------------------------------------------------------
 
 
-_EXPIRED = Failure(AUTHORITY_EXPIRED)
 _CONSTRAINT = Failure(AUTHORITY_CONSTRAINT)
 
 
@@ -140,12 +142,14 @@ def _judge(standing: Standing, action: Action, now: datetime) -> AuthorityResult
     unreadable = standing.unreadable
     if unreadable is not None:
         return AuthorityResult(False, AUTHORITY_UNREADABLE, delegation_id=unreadable)
+    shelves = standing.covering(action)
     if standing.has_circles:
-        circle = _circle(standing, action)
+        circle = _circle(standing, shelves)
         if circle is not None:
             return circle
     refusals: dict[str, AuthorityResult] = {}
-    for grant_id, group in standing.covering(action):
+    live = (shelf.live(now) for shelf in shelves)
+    for grant_id, group in merge(*live, key=lambda pair: pair[0]):
         depth = group.depth(standing)
         failure = _failure(standing, group, action, now)
         if failure is None:
@@ -153,26 +157,30 @@ def _judge(standing: Standing, action: Action, now: datetime) -> AuthorityResult
             return AuthorityResult(True, AUTHORITY_GRANT, grant_id, delegation_id, depth or 0)
         if failure.reason not in refusals:
             refusals[failure.reason] = failure.result(grant_id, depth)
-    for reason in _PRECEDENCE:
-        if reason in refusals:
-            return refusals[reason]
-    return AuthorityResult(False, NO_AUTHORITY)
+    return _gravest([refusals, *(shelf.past(standing, now) for shelf in shelves)])
 
 
-def _circle(standing: Standing, action: Action) -> AuthorityResult | None:
+def _circle(standing: Standing, shelves: list[Shelf]) -> AuthorityResult | None:
     """A circle denies whatever other grants say: somebody wrote it past all checks."""
-    for grant_id, group in standing.covering(action):
+    found = {}
+    for group in chain.from_iterable(shelves):
         verdict = group.verdict(standing)
         if verdict.early is not None and verdict.early.reason == AUTHORITY_UNREADABLE:
-            return verdict.early.result(grant_id, verdict.depth)
-    return None
+            found[group.first] = verdict.early.result(group.first, verdict.depth)
+    return found[min(found)] if found else None
 
 
 def _failure(standing: Standing, group: Group, action: Action, now: datetime) -> Failure | None:
     """The gravest reason why a group does not cover an action of its shape."""
-    failure = group.verdict(standing).failure_at(now)
+    failure = group.failure_at(standing, now)
     if failure is not None:
         return failure
-    if group.has_expired(now):
-        return _EXPIRED
     return None if group.limits.hold(action.name, action.arguments) else _CONSTRAINT
+
+
+def _gravest(found: list[dict[str, AuthorityResult]]) -> AuthorityResult:
+    for reason in _PRECEDENCE:
+        refusals = [refusals[reason] for refusals in found if reason in refusals]
+        if refusals:
+            return min(refusals, key=lambda refusal: refusal.grant_id or "")
+    return AuthorityResult(False, NO_AUTHORITY)

@@ -1,134 +1,22 @@
-"""A store's delegations as they stood at the last look: parsed, grouped, indexed.
+"""A store's delegations as they stood at the last look: parsed, and on their shelves.
 
-Rows that say the same (one grant text beneath one parent) are one group: what is found about one
-holds for all. It takes changes and answers; it reads no store. The rules are in docs/authority.md.
+It takes changes and answers; it reads no store. The rules are in docs/authority.md.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
-from heapq import merge
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ctrlrun.action import Action
-from ctrlrun.authority.chain import ChainVerdict, Link, judge_chain
+from ctrlrun.authority.chain import Link
 from ctrlrun.authority.delegation import read_row
 from ctrlrun.authority.grants import Grant
-from ctrlrun.authority.index import ShapeIndex, covers_shape
 from ctrlrun.authority.records import DelegationChanges, DelegationRow
-from ctrlrun.conditions import AllOf
+from ctrlrun.authority.shelves import Group, Shelf, Shelves
 from ctrlrun.errors import InvalidArgument
 
-_Shape = tuple[object, ...]
 _GroupKey = tuple[str, str, bool]
-
-
-class Group:
-    """Grants that differ in their ids alone; `ids` ascend."""
-
-    __slots__ = ("_verdict", "_version", "grant", "ids", "is_revoked", "limits", "parent_id")
-
-    def __init__(self, grant: Grant, parent_id: str | None, *, is_revoked: bool) -> None:
-        self.ids: list[str] = []
-        self.grant = grant
-        self.parent_id = parent_id
-        self.is_revoked = is_revoked
-        self.limits = AllOf(grant.constraints.values())
-        self._version = -1
-        self._verdict = ChainVerdict(0)
-
-    @property
-    def first(self) -> str:
-        """The lowest id, which speaks for all."""
-        return self.ids[0]
-
-    def has_expired(self, now: datetime) -> bool:
-        """Whether the grant itself has."""
-        expires_at = self.grant.expires_at
-        return expires_at is not None and now > expires_at
-
-    def depth(self, standing: Standing) -> int | None:
-        """The distance from the document; None for one of its own grants."""
-        return None if self.parent_id is None else self.verdict(standing).depth
-
-    def verdict(self, standing: Standing) -> ChainVerdict:
-        """About the chain above; for a grant of the document nothing can be wrong with it."""
-        if self.parent_id is not None and self._version != standing.version:
-            leaf = Link(self.first, self.parent_id, self.grant, self.is_revoked)
-            self._verdict = judge_chain(leaf, standing.roots, standing.find, standing.max_depth)
-            self._version = standing.version
-        return self._verdict
-
-
-class _Shelf:
-    """The groups of one shape, in the order of their first ids."""
-
-    __slots__ = ("_by_first", "_firsts", "grant")
-
-    def __init__(self, grant: Grant) -> None:
-        self.grant = grant
-        self._firsts: list[str] = []
-        self._by_first: dict[str, Group] = {}
-
-    def __len__(self) -> int:
-        return len(self._firsts)
-
-    def add(self, group: Group) -> None:
-        insort(self._firsts, group.first)
-        self._by_first[group.first] = group
-
-    def remove(self, group: Group) -> None:
-        del self._firsts[bisect_left(self._firsts, group.first)]
-        del self._by_first[group.first]
-
-    def __iter__(self) -> Iterator[tuple[str, Group]]:
-        for first in self._firsts:
-            yield first, self._by_first[first]
-
-
-class Shelves:
-    """Groups by shape, found by the action that they cover."""
-
-    def __init__(self) -> None:
-        self._shelves: dict[_Shape, _Shelf] = {}
-        self._index: ShapeIndex[_Shelf] = ShapeIndex()
-
-    def add(self, group: Group, grant_id: str) -> None:
-        """One more id in a group."""
-        shelf = self._shelf(group.grant)
-        if group.ids:
-            shelf.remove(group)
-        insort(group.ids, grant_id)
-        shelf.add(group)
-
-    def remove(self, group: Group, grant_id: str) -> None:
-        """One id less in a group."""
-        shelf = self._shelf(group.grant)
-        shelf.remove(group)
-        del group.ids[bisect_left(group.ids, grant_id)]
-        if group.ids:
-            shelf.add(group)
-        elif not shelf:
-            self._index.remove(shelf)
-            del self._shelves[_shape(group.grant)]
-
-    def _shelf(self, grant: Grant) -> _Shelf:
-        shape = _shape(grant)
-        shelf = self._shelves.get(shape)
-        if shelf is None:
-            shelf = self._shelves[shape] = _Shelf(grant)
-            self._index.add(grant, shelf)
-        return shelf
-
-    def covering(self, action: Action) -> list[_Shelf]:
-        """The shelves of the shapes that cover the action."""
-        return [shelf for shelf in self._index.find(action) if covers_shape(shelf.grant, action)]
-
-
-def _shape(grant: Grant) -> _Shape:
-    return (grant.subject, grant.actions, grant.resources, grant.environments)
 
 
 class _Entry(NamedTuple):
@@ -156,6 +44,7 @@ class Standing:
         self._shelves = Shelves()
         self._groups: dict[_GroupKey, Group] = {}
         self._entries: dict[str, _Entry] = {}
+        self._changed_at: dict[str, int] = {}
         self._unreadable: set[str] = set()
         self._strange: frozenset[str] = frozenset()
         self._circles: frozenset[str] = frozenset()
@@ -173,6 +62,7 @@ class Standing:
         changed = self._differences(changes)
         if changed:
             self.version += 1
+            self._changed_at.update(dict.fromkeys(changed, self.version))
             self._find_circles(changed)
         self.mark = changes.mark
 
@@ -249,10 +139,15 @@ class Standing:
             return None
         return min(self._unreadable | self._strange)
 
-    def covering(self, action: Action) -> Iterator[tuple[str, Group]]:
-        """The groups whose shape covers an action, by ascending first ids; may be left early."""
-        shelves = self._documents.covering(action) + self._shelves.covering(action)
-        return iter(shelves[0]) if len(shelves) == 1 else merge(*shelves, key=lambda pair: pair[0])
+    def covering(self, action: Action) -> list[Shelf]:
+        """The shelves whose shape covers an action: the document's, and those of delegations."""
+        return self._documents.covering(action) + self._shelves.covering(action)
+
+    def has_changed(self, delegation_ids: Iterable[str], version: int) -> bool:
+        """Whether some of these rows changed after a version; -1 is before everything."""
+        return version < 0 or any(
+            self._changed_at.get(name, 0) > version for name in delegation_ids
+        )
 
     @property
     def has_circles(self) -> bool:

@@ -10,6 +10,8 @@ import threading
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
+from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,9 @@ ASKED = [
 ]
 
 
+MOMENTS = [NOW + timedelta(days=days) for days in range(-2, 4)]
+
+
 class Editor:
     """Random edits of a store, through it and, where it is a file, past it."""
 
@@ -65,23 +70,26 @@ class Editor:
     def edit(self) -> None:
         edits = [self.make, self.make, self.make, self.revoke, self.rolled_back, self.unit]
         if isinstance(self.store, SQLiteStateStore):
-            edits += [self.damage, self.repair, self.delete, self.swap, self.unrevoke]
+            edits += [self.damage, self.repair, self.repair, self.delete, self.unrevoke]
+            edits += [self.swap, self.mend, self.mend]
         self.dice.choice(edits)()
 
     def one(self) -> str:
         return dlg(self.dice.randint(1, max(1, self.count)))
 
     def row(self) -> DelegationRecord:
+        parent = self.dice.choice(["root", "root", self.one(), "gone"])
         self.count += 1
         limits = self.dice.choice([{}, {"amount_lte": 5}, {"amount_lte": 9}])
         return record(
             self.count,
-            self.dice.choice(["root", "root", self.one(), "gone"]),
+            parent,
             grant={
                 "subject": {"agent": self.dice.choice(AGENTS), "user": None},
                 "constraints": limits,
                 "resources": self.dice.choice([None, ["pay:1"], ["pay:*"], ["pay:1", "pay:2"]]),
                 "delegable": True,
+                "expires_at": self.dice.choice(MOMENTS).isoformat(),
             },
         )
 
@@ -132,6 +140,10 @@ class Editor:
             "UPDATE delegations SET parent_id = ? WHERE delegation_id = ?", self.one(), self.one()
         )
 
+    def mend(self) -> None:
+        """Whatever hangs on a delegation hangs on the document."""
+        self.sql("UPDATE delegations SET parent_id = 'root' WHERE parent_id LIKE 'dlg_%'")
+
     def unrevoke(self) -> None:
         self.sql("UPDATE delegations SET revoked_at = NULL WHERE delegation_id = ?", self.one())
 
@@ -140,26 +152,29 @@ def check(store: UnitStateStore) -> list[str]:
     """The same verdicts from what is kept, from a first look, and from all rows by themselves."""
     plain = PlainStore(*store.delegations(include_revoked=True))
     anew, found = same_document(), []
-    for asked in ASKED:
-        kept = verdict(DOCUMENT, asked, store)
-        assert kept == verdict(anew, asked, store) == verdict(anew, asked, plain)
+    for asked, now in product(ASKED, random.Random(len(plain.rows)).sample(MOMENTS, 2)):
+        kept = verdict(DOCUMENT, asked, store, now)
+        assert kept == verdict(anew, asked, store, now) == verdict(anew, asked, plain, now)
         found.append(kept.reason)
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("backend", ["memory", "sqlite"])
-def test_what_is_kept_says_what_a_look_from_scratch_says(
-    backend: str, seed: int, tmp_path: Path
-) -> None:
-    store: UnitStateStore = memory() if backend == "memory" else sqlite(tmp_path)
-    editor, seen = Editor(store, seed), Counter[str]()
-    with closing(store):
-        for _ in range(50):
-            editor.edit()
-            seen.update(check(store))
-    assert {"authority_grant", "authority_escalation"} <= seen.keys(), seen
-    assert len(seen) >= 4, seen
+def test_what_is_kept_says_what_a_look_from_scratch_says(backend: str, tmp_path: Path) -> None:
+    seen = Counter[str]()
+    for seed in range(3):
+        folder = tmp_path / str(seed)
+        store: UnitStateStore = memory() if backend == "memory" else sqlite(folder)
+        editor = Editor(store, seed)
+        with closing(store):
+            for _ in range(50):
+                editor.edit()
+                seen.update(check(store))
+    expected = {"authority_grant", "authority_revoked", "authority_escalation"}
+    expected |= {"authority_expired", "authority_constraint", "authority_unreadable"}
+    assert expected | {"no_authority"} == {
+        reason for reason, times in seen.items() if times >= 5
+    }, seen
 
 
 # --- other processes -----------------------------------------------------------------------------

@@ -1,0 +1,232 @@
+"""Grants on their shelves: by shape, found by the action that they cover, each judged once.
+
+Rows that say the same (one grant text beneath one parent) are one group: what is found about one
+holds for all. It knows nothing of rows and stores. The rules are in docs/authority.md.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ctrlrun.action import Action
+from ctrlrun.authority.chain import ChainVerdict, Failure, Link, judge_chain
+from ctrlrun.authority.grants import Grant
+from ctrlrun.authority.index import ShapeIndex, covers_shape
+from ctrlrun.authority.verdict import AUTHORITY_EXPIRED, AuthorityResult
+from ctrlrun.conditions import AllOf
+
+if TYPE_CHECKING:
+    from ctrlrun.authority.standing import Standing
+
+_Shape = tuple[object, ...]
+
+
+class Group:
+    """Grants that differ in their ids alone; `ids` ascend."""
+
+    __slots__ = (
+        "_first",
+        "_verdict",
+        "_version",
+        "grant",
+        "ids",
+        "is_revoked",
+        "limits",
+        "parent_id",
+    )
+
+    def __init__(self, grant: Grant, parent_id: str | None, *, is_revoked: bool) -> None:
+        self.ids: list[str] = []
+        self.grant = grant
+        self.parent_id = parent_id
+        self.is_revoked = is_revoked
+        self.limits = AllOf(grant.constraints.values())
+        self._first = ""
+        self._version = -1
+        self._verdict = ChainVerdict(0)
+
+    @property
+    def first(self) -> str:
+        """The lowest id, which speaks for all."""
+        return self.ids[0]
+
+    def depth(self, standing: Standing) -> int | None:
+        """The distance from the document; None for one of its own grants."""
+        return None if self.parent_id is None else self.verdict(standing).depth
+
+    def verdict(self, standing: Standing) -> ChainVerdict:
+        """About the chain above; for a grant of the document nothing can be wrong with it."""
+        if self.parent_id is not None and self._version != standing.version:
+            if self._first != self.first or standing.has_changed(
+                self._verdict.rests_on, self._version
+            ):
+                leaf = Link(self.first, self.parent_id, self.grant, self.is_revoked)
+                self._verdict = judge_chain(leaf, standing.roots, standing.find, standing.max_depth)
+                self._first = self.first
+            self._version = standing.version
+        return self._verdict
+
+    def failure_at(self, standing: Standing, now: datetime) -> Failure | None:
+        """The gravest failure that no argument can mend: of the chain, or its own expiry."""
+        failure = self.verdict(standing).failure_at(now)
+        if failure is not None:
+            return failure
+        expires_at = self.grant.expires_at
+        return _EXPIRED if expires_at is not None and now > expires_at else None
+
+
+_EXPIRED = Failure(AUTHORITY_EXPIRED)
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """The first refusal of each reason among the groups of a shelf that are revoked or expired.
+
+    It holds at one version, later than `after` and not later than `until`.
+    """
+
+    version: int
+    after: datetime | None
+    until: datetime | None
+    refusals: dict[str, AuthorityResult]
+
+    def holds(self, version: int, now: datetime) -> bool:
+        return (
+            self.version == version
+            and (self.after is None or now > self.after)
+            and (self.until is None or now <= self.until)
+        )
+
+
+class Shelf:
+    """The groups of one shape: by first id, and those that nobody revoked by their expiry.
+
+    Delegations are never deleted. An agent that is given one for each task leaves thousands behind
+    that are over; only those that are not are gone through by every call.
+    """
+
+    __slots__ = ("_by_expiry", "_by_first", "_live", "_past", "_start", "grant")
+
+    def __init__(self, grant: Grant) -> None:
+        self.grant = grant
+        self._by_first: dict[str, Group] = {}
+        self._by_expiry: list[tuple[datetime, str]] = []
+        self._start = 0  # of those that had not expired at the last look
+        self._live: list[str] = []  # their first ids, in order
+        self._past: _Past | None = None
+
+    def __len__(self) -> int:
+        return len(self._by_first)
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._by_first.values())
+
+    def add(self, group: Group) -> None:
+        """A group whose first id is in its place."""
+        self._past = None
+        self._by_first[group.first] = group
+        if group.is_revoked:
+            return
+        end = _end(group)
+        place = bisect_left(self._by_expiry, end)
+        self._by_expiry.insert(place, end)
+        if place < self._start:
+            self._start += 1
+        else:
+            insort(self._live, group.first)
+
+    def remove(self, group: Group) -> None:
+        """Take back what `add` did, before the group's ids change."""
+        self._past = None
+        del self._by_first[group.first]
+        if group.is_revoked:
+            return
+        place = bisect_left(self._by_expiry, _end(group))
+        del self._by_expiry[place]
+        if place < self._start:
+            self._start -= 1
+        else:
+            del self._live[bisect_left(self._live, group.first)]
+
+    def live(self, now: datetime) -> Iterator[tuple[str, Group]]:
+        """The groups that are neither revoked nor expired, by ascending first ids."""
+        start = bisect_left(self._by_expiry, (now, ""))
+        if start != self._start:
+            self._start = start
+            self._live = sorted(first for _, first in self._by_expiry[start:])
+        for first in self._live:
+            yield first, self._by_first[first]
+
+    def past(self, standing: Standing, now: datetime) -> dict[str, AuthorityResult]:
+        """Of the others: by reason, the refusal with the lowest id."""
+        if self._past is None or not self._past.holds(standing.version, now):
+            self._past = self._look_back(standing, now)
+        return self._past.refusals
+
+    def _look_back(self, standing: Standing, now: datetime) -> _Past:
+        moments = {moment for moment, _ in self._by_expiry}
+        refusals: dict[str, AuthorityResult] = {}
+        for first in sorted(self._by_first):
+            group = self._by_first[first]
+            failure = group.failure_at(standing, now)
+            if failure is not None and failure.reason not in refusals:
+                refusals[failure.reason] = failure.result(first, group.depth(standing))
+            moments.update(moment for moment, _ in group.verdict(standing).expiries)
+        return _Past(
+            standing.version,
+            max((moment for moment in moments if moment < now), default=None),
+            min((moment for moment in moments if moment >= now), default=None),
+            refusals,
+        )
+
+
+def _end(group: Group) -> tuple[datetime, str]:
+    return group.grant.expires_at or _NEVER, group.first
+
+
+class Shelves:
+    """Groups by shape, found by the action that they cover."""
+
+    def __init__(self) -> None:
+        self._shelves: dict[_Shape, Shelf] = {}
+        self._index: ShapeIndex[Shelf] = ShapeIndex()
+
+    def add(self, group: Group, grant_id: str) -> None:
+        """One more id in a group."""
+        shelf = self._shelf(group.grant)
+        if group.ids:
+            shelf.remove(group)
+        insort(group.ids, grant_id)
+        shelf.add(group)
+
+    def remove(self, group: Group, grant_id: str) -> None:
+        """One id less in a group."""
+        shelf = self._shelf(group.grant)
+        shelf.remove(group)
+        del group.ids[bisect_left(group.ids, grant_id)]
+        if group.ids:
+            shelf.add(group)
+        elif not shelf:
+            self._index.remove(shelf)
+            del self._shelves[_shape(group.grant)]
+
+    def _shelf(self, grant: Grant) -> Shelf:
+        shape = _shape(grant)
+        shelf = self._shelves.get(shape)
+        if shelf is None:
+            shelf = self._shelves[shape] = Shelf(grant)
+            self._index.add(grant, shelf)
+        return shelf
+
+    def covering(self, action: Action) -> list[Shelf]:
+        """The shelves of the shapes that cover the action."""
+        return [shelf for shelf in self._index.find(action) if covers_shape(shelf.grant, action)]
+
+
+def _shape(grant: Grant) -> _Shape:
+    return (grant.subject, grant.actions, grant.resources, grant.environments)
