@@ -94,7 +94,14 @@ SUBMODULES = {
         "new_receipt_id",
         "verify_chain",
     ),
-    "ctrlrun.reporting": ("INSPECTION_SCHEMA", "inspection_for"),
+    "ctrlrun.reporting": (
+        "INSPECTION_SCHEMA",
+        "STATS_SCHEMA",
+        "inspection_for",
+        "since_boundary",
+        "stats_document",
+        "tally",
+    ),
     "ctrlrun.state": (
         "DelegationRecord",
         "HeldContinuation",

@@ -33,6 +33,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "receipts": ("ctrlrun.cli.evidence", "List receipts, or verify their chain."),
         "events": ("ctrlrun.cli.evidence", "List events, or follow them."),
         "inspect": ("ctrlrun.cli.look", "Show all that is known of one action."),
+        "stats": ("ctrlrun.cli.statistics", "Say what the receipts come to."),
         "console": (
             "ctrlrun.cli.serve",
             "Watch what the agents do, and answer what needs a human.",
