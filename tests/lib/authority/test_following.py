@@ -524,3 +524,45 @@ def test_a_call_reads_only_what_changed(tmp_path: Path) -> None:
 
 def test_a_grant_of_the_document_needs_no_delegation() -> None:
     assert verdict(authority(grant("a")), action(), PlainStore()).grant_id == "a"
+
+
+# --- what a verdict rests on ---------------------------------------------------------------------
+
+LEAF = {"subject": {"agent": "leaf", "user": None}}
+OVER = (NOW - timedelta(days=1)).isoformat()
+
+
+def leaf_reason(store: UnitStateStore) -> str:
+    return verdict(DOCUMENT, action(agent="leaf"), store).reason
+
+
+def test_what_is_over_is_looked_back_at_again_when_its_parent_changes() -> None:
+    store = memory(record(1), record(2, dlg(1), grant={**LEAF, "expires_at": OVER}))
+    assert leaf_reason(store) == "authority_expired"
+    store.revoke_delegation(dlg(1), by="x", at=NOW)
+    assert leaf_reason(store) == "authority_revoked"
+
+
+def test_a_parent_that_comes_later_is_found() -> None:
+    store = memory(record(2, dlg(1), grant=LEAF))
+    assert leaf_reason(store) == "authority_escalation"
+    put(store, [record(1)])
+    assert leaf_reason(store) == "authority_grant"
+
+
+def test_a_circle_is_told_for_the_lowest_id_there_is() -> None:
+    rows = [record(8, dlg(9)), record(9, dlg(8))]
+    store = memory(*rows)
+    assert verdict(DOCUMENT, action(), store).cycle_at == dlg(8)
+    put(store, [record(3, dlg(9))])
+    found = verdict(DOCUMENT, action(), store)
+    assert found == verdict(same_document(), action(), PlainStore(record(3, dlg(9)), *rows))
+    assert (found.grant_id, found.cycle_at) == (dlg(3), dlg(9))
+
+
+def test_of_what_is_over_the_lowest_id_is_told_wherever_it_is_written() -> None:
+    grants = authority(parent_grant(), grant("z", expires_at=NOW - timedelta(1)))
+    store = memory(record(1, grant={"expires_at": OVER}))
+    assert verdict(grants, action(), store).grant_id == dlg(1)
+    grants = authority(parent_grant(), grant("a", expires_at=NOW - timedelta(1)))
+    assert verdict(grants, action(), store).grant_id == "a"
