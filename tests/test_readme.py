@@ -87,7 +87,7 @@ def shell(tmp_path: Path) -> Shell:
 
 def same_form(text: str) -> str:
     """A text with what differs from run to run taken out; columns are two spaces apart."""
-    text = re.sub(r"\b(act|apr|ctr)_[0-9a-f]{32}\b", r"\1_ID", text)
+    text = re.sub(r"\b(act|apr|ctr|dlg)_[0-9a-f]{32}\b", r"\1_ID", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "TIME", text)
     text = re.sub(r"^head (\d+):sha256:[0-9a-f]{64}$", r"head \1:HASH", text, flags=re.MULTILINE)
     return re.sub(r"(?<=\S) {2,}", "  ", text)
@@ -112,10 +112,20 @@ def test_the_readme_runs_in_an_empty_folder(shell: Shell) -> None:
     assert ran >= 9
 
 
-@pytest.mark.parametrize("name", ["ctrlrun.yaml", "agent.py", "present.py", "lost.py"])
-def test_the_examples_are_what_the_readme_shows(name: str) -> None:
-    (shown,) = [block.text for block in BLOCKS if block.file == name]
-    assert shown == (EXAMPLES / "quickstart" / name).read_text("utf-8")
+@pytest.mark.parametrize(
+    ("name", "examples"),
+    [
+        ("ctrlrun.yaml", ["ctrlrun.yaml", "with-grants.yaml"]),
+        ("agent.py", ["agent.py"]),
+        ("present.py", ["present.py"]),
+        ("lost.py", ["lost.py"]),
+        ("night.yaml", ["night.yaml"]),
+        ("night.py", ["night.py"]),
+    ],
+)
+def test_the_examples_are_what_the_readme_shows(name: str, examples: list[str]) -> None:
+    shown = [block.text for block in BLOCKS if block.file == name]
+    assert shown == [(EXAMPLES / "quickstart" / file).read_text("utf-8") for file in examples]
 
 
 def test_the_quick_start_prints_what_it_always_printed(shell: Shell) -> None:
