@@ -254,6 +254,8 @@ def test_the_tables_are_documented_column_by_column(tmp_path: Path) -> None:
         connection.close()
     extensions = real.pop("schema_extensions")
     assert [name for name, _, _ in extensions] == ["extension_id", "applied_at", "ctrlrun_version"]
+    changes = ", ".join(name for name, _, _ in real.pop("x_delegation_changes"))
+    assert f"`x_delegation_changes({changes})`" in section("format.md", "Extensions")
     documented = {
         code(row[0])[0]: [_documented(part) for part in re.split(r"[,;] (?=`)", row[1])]
         for row in rows(section("format.md", "Tables"))

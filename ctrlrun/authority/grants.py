@@ -1,7 +1,7 @@
 """Grants: which subject may do which actions, on what, where, within which limits, until when.
 
 These are the values; where they are written is the business of `documents`. The rules are in
-docs/policy.md.
+docs/authority.md.
 """
 
 from __future__ import annotations
