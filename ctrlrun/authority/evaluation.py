@@ -19,9 +19,9 @@ from ctrlrun.authority.chain import Failure
 from ctrlrun.authority.grants import Grant
 from ctrlrun.authority.records import (
     DelegationChanges,
-    DelegationFollower,
     DelegationReader,
     DelegationRow,
+    is_follower,
     row_of,
 )
 from ctrlrun.authority.shelves import Group, Shelf
@@ -113,7 +113,7 @@ class _Known:
 
 
 def _look(store: DelegationReader, mark: object | None) -> DelegationChanges:
-    if isinstance(store, DelegationFollower):
+    if is_follower(store):
         return store.delegation_changes(mark)
     try:
         return _whole(store, include_revoked=True)

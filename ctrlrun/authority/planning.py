@@ -16,9 +16,9 @@ from ctrlrun.authority.delegation import Delegation, delegation_from_row, new_de
 from ctrlrun.authority.grants import Grant
 from ctrlrun.authority.index import subject_matches
 from ctrlrun.authority.records import (
-    DelegationFollower,
     DelegationReader,
     DelegationRow,
+    is_follower,
     row_of,
 )
 from ctrlrun.authority.verdict import (
@@ -209,7 +209,7 @@ def _escalation(
 
 def _row(store: DelegationReader, delegation_id: str) -> DelegationRow | None:
     """A row unjudged; one that the store itself cannot read has nothing but its id."""
-    if isinstance(store, DelegationFollower):
+    if is_follower(store):
         return store.delegation_row(delegation_id)
     try:
         record = store.get_delegation(delegation_id)

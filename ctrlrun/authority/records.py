@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,6 @@ class DelegationChanges(NamedTuple):
     gone: tuple[str, ...] = ()
 
 
-@runtime_checkable
 class DelegationFollower(Protocol):
     """What our stores add: rows unjudged, and only those that changed."""
 
@@ -78,6 +77,11 @@ class DelegationFollower(Protocol):
     def delegation_changes(self, mark: object | None) -> DelegationChanges:
         """What changed since `mark`, by whatever process; everything for None or a mark gone by."""
         ...
+
+
+def is_follower(store: object) -> TypeGuard[DelegationFollower]:
+    """Whether a store has the calls; a check of the protocol itself takes longer than the look."""
+    return hasattr(store, "delegation_changes") and hasattr(store, "delegation_row")
 
 
 def row_of(record: DelegationRecord) -> DelegationRow:
