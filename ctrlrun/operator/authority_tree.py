@@ -2,7 +2,7 @@
 
 Structure alone: who hangs under whom. It judges nothing, reads nothing, and takes whatever the store
 holds: delegations whose parent is nowhere stand under its bare id, those whose parents run in a
-circle under the first of them, rows that cannot be read at the end. No walk goes on for ever, however
+circle under the first of them, rows that cannot be read as lines of their own. No walk goes on for ever, however
 the parents are written. The rules are in docs/authority.md.
 """
 
@@ -152,11 +152,11 @@ class _Builder:
         for parent_id in self._children:
             if parent_id not in self._roots and parent_id not in known:
                 self._hang(_Line(parent_id, NodeKind.MISSING, None, 0, ""))
+        for damage in self._damaged:
+            self._hang(_Line(damage.row_id, NodeKind.DAMAGED, None, 0, "", damage=damage.detail))
         for record in self._first_of_circles():
             self._placed.add(record.delegation_id)
             self._hang(_Line(record.delegation_id, NodeKind.DELEGATION, None, 1, "", record=record))
-        for damage in self._damaged:
-            self._hang(_Line(damage.row_id, NodeKind.DAMAGED, None, 0, "", damage=damage.detail))
         return self._frozen()
 
     def _hang(self, top: _Line) -> None:
