@@ -221,6 +221,34 @@ def test_a_program_of_the_older_format_is_seen_too(tmp_path: Path) -> None:
         assert verdict(DOCUMENT, action(), store).reason == "authority_revoked"
 
 
+def test_an_older_program_notices_nothing_of_the_notes(tmp_path: Path) -> None:
+    """Counts and row ids are its own, whatever it writes; and every change is seen here."""
+    with closing(sqlite(tmp_path)) as store, closing(other.plain(store.path)) as theirs:
+        columns = {name: getattr(record(1), name) for name in record(1).__slots__}
+        values = [*(columns | {"created_at": NOW.isoformat()}).values()]
+        insert = f"INSERT INTO delegations VALUES ({', '.join('?' * 10)})"
+        reason = "no_authority"
+        for sql, given, changed, expected in [
+            (insert, values, 1, "authority_grant"),
+            (insert + " ON CONFLICT DO NOTHING", values, 0, "authority_grant"),
+            ("UPDATE delegations SET parent_id = 'gone'", [], 1, "authority_escalation"),
+            (insert.replace("INSERT", "INSERT OR REPLACE"), values, 1, "authority_grant"),
+            ("UPDATE delegations SET delegation_id = 'x'", [], 1, "authority_unreadable"),
+            ("UPDATE delegations SET delegation_id = ?", [dlg(1)], 1, "authority_grant"),
+            ("UPDATE delegations SET delegation_id = NULL", [], 1, "authority_unreadable"),
+            ("DELETE FROM delegations", [], 1, "no_authority"),
+            (insert, values, 1, "authority_grant"),
+        ]:
+            assert verdict(DOCUMENT, action(), store).reason == reason
+            cursor = theirs.execute(sql, given)
+            assert cursor.rowcount == changed
+            if "INSERT" in sql and changed:
+                (row_id,) = theirs.execute("SELECT MAX(rowid) FROM delegations").fetchone()
+                assert cursor.lastrowid == row_id
+            reason = expected
+            assert verdict(DOCUMENT, action(), store).reason == reason, sql
+
+
 def test_a_store_that_an_older_program_made_is_judged_by_a_reader(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     other.make_format(path)
