@@ -16,6 +16,7 @@ _A_MILLISECOND = timedelta(milliseconds=1)
 _TEN_MINUTES = timedelta(minutes=10)
 _ASKED = MARKS.index("asked")
 _MOST_BARS = 60
+_UNTIL = " until:"
 _STEPS = [timedelta(hours=hours) for hours in (1, 3, 6, 12, 24, 7 * 24, 28 * 24, 52 * 7 * 24)]
 
 Moments = Mapping[datetime, tuple[int, ...]]
@@ -73,10 +74,17 @@ def _bucket(
     return Bucket(start, calls, asked, stopped, ambiguous, _within(start, step, since))
 
 
+def between(first: Bucket, last: Bucket) -> str:
+    """The filter of what several bars have, from the first of them to the last."""
+    since, _, _ = first.filter.partition(_UNTIL)
+    _, _, until = last.filter.partition(_UNTIL)
+    return f"{since}{_UNTIL}{until}"
+
+
 def _within(start: datetime, length: timedelta, since: datetime | None) -> str:
     """The filter of a span of time. `until` is inclusive, and documents have whole milliseconds."""
     begin = start if since is None else max(start, since)
-    return f"since:{iso_timestamp(begin)} until:{iso_timestamp(start + length - _A_MILLISECOND)}"
+    return f"since:{iso_timestamp(begin)}{_UNTIL}{iso_timestamp(start + length - _A_MILLISECOND)}"
 
 
 def _floor(moment: datetime, step: timedelta) -> datetime:

@@ -741,7 +741,7 @@ async def test_the_document_is_what_the_command_prints(rollout: Shift) -> None:
         await look.window("all")
         await look.does("raw")
         assert isinstance(look.app.screen, JsonPaper)
-        shown = json.loads("\n".join(look.lines[4:-2]).strip())
+        shown = json.loads(look.text[look.text.index("{") : look.text.rindex("}") + 1])
         assert shown == documented(rollout, "all", "observe")
         await look.does("back")
         assert isinstance(look.app.screen, StatsView)

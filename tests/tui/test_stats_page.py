@@ -51,7 +51,7 @@ def hours(count: int) -> list[datetime]:
 def test_nothing_is_the_lowest_bar_and_one_is_higher() -> None:
     drawn = bars([0, 1, 500, 1000], hours(4), HOUR, 4, UNICODE)
     assert drawn.bars == "▁▂▅█"
-    assert (drawn.peak, drawn.peak_at, drawn.joined) == (1000, 3, 1)
+    assert (drawn.peak, list(drawn.highest), drawn.joined) == (1000, [3], 1)
     assert bars([0, 1, 500, 1000], hours(4), HOUR, 4, ASCII).bars == ".:-#"
 
 
@@ -66,8 +66,16 @@ def test_bars_that_do_not_fit_are_joined_and_none_is_lost() -> None:
     drawn = bars(counts, hours(100), HOUR, 48, UNICODE)
     assert drawn.joined == 3
     assert len(drawn.bars) <= 48
-    assert drawn.peak == 99 + 98 + 97
+    assert drawn.peak == sum(drawn.highest) == 95 + 96 + 97  # 99 and 98 begin a bar of their own
     assert bars([1] * 100, hours(100), HOUR, 48, UNICODE).peak == 3
+
+
+def test_joined_bars_begin_where_a_clock_has_such_spans() -> None:
+    starts = [datetime(2026, 11, 23, tzinfo=UTC) + 3 * HOUR * number for number in range(57)]
+    drawn = bars([0] * 57, starts, 3 * HOUR, 53, UNICODE)
+    assert (drawn.joined, len(drawn.bars)) == (2, 29)
+    assert drawn.axis.startswith("11-23       11-26")
+    assert drawn.axis.endswith("11-30")
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 48, 200])

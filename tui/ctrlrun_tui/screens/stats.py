@@ -35,6 +35,7 @@ from ctrlrun_tui.screens.view import reason_of
 from ctrlrun_tui.widgets.figures import FiguresPage
 from ctrlrun_tui.widgets.filter_bar import FilterBar
 from ctrlrun_tui.widgets.footer import Hint
+from ctrlrun_tui.widgets.strips import MARGIN, width_of
 from ctrlrun_tui.widgets.tabs import Tabs
 from ctrlrun_tui.widgets.viewline import ViewLine
 
@@ -123,6 +124,11 @@ class StatsView(FilterScreen, inherit_bindings=False):
         """The mode of the policy that is read; None when none is, and receipts say it."""
         policy = self.console_app.policy
         return policy.mode if isinstance(policy, PolicyView) else None
+
+    def on_resize(self) -> None:
+        """What fits on the view line is another thing now."""
+        self.show_view_line()
+        self.renew_frame()
 
     # --- counting --------------------------------------------------------------------------------
 
@@ -269,7 +275,9 @@ class StatsView(FilterScreen, inherit_bindings=False):
             left += [Span("  /"), Span(said(self.filter_text), Role.YOURS)]
             right = (Span(f"hides {self.lists.hidden:,}  ", Role.NEEDS), *right)
         else:
-            right = (*self._under(), Span("   "), *right)
+            longer = (*self._under(), Span("   "), *right)
+            room = self.console_app.size.width - 2 * MARGIN - width_of(tuple(left)) - 1
+            right = longer if width_of(longer) <= room else right
         self.query_one(ViewLine).show(tuple(left), right)
 
     def _under(self) -> Line:

@@ -244,9 +244,10 @@ def reasons_table(rows: Sequence[ReasonRow], glyphs: Glyphs, width: int) -> Tabl
     """What calls were stopped by, or asked a human for."""
     said = glyphs.said
     roomy = width >= ROOMY
+    longest = max((width_of((Span(said(row.reason)),)) for row in rows[:MOST_ROWS]), default=0)
     columns = (
-        Column("reason", "stopped by", 16 if roomy else 12),
-        Column("action", "", 20 if roomy else 13, flexible=True),
+        Column("reason", "stopped by", 16 if roomy else max(12, min(longest, 15))),
+        Column("action", "", 20 if roomy else 10, flexible=True),
         Column("agent", "", 13, drop=1),
         number("denied", "denied", 6),
         number("asked", "asked", 7 if roomy else 5),

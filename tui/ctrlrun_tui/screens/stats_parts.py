@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from ctrlrun.operator.stats_chart import between
 from ctrlrun.operator.stats_report import (
     AnswerTimes,
-    Bucket,
     Figure,
     Rollout,
     StatsReport,
@@ -271,20 +271,17 @@ def _with_peak(report: StatsReport, drawn: Bars, line: tuple[Span, ...], width: 
     at = LABEL + len(drawn.bars)
     x = width - MARGIN - len(text)
     gap = Span("peak ".rjust(x - at), Role.QUIET)
-    stands_for = _peak_figure(report, drawn)
-    numbers = () if stands_for is None else (Number("peak", x, len(text), stands_for),)
-    spot = Spot("chart", "chart", 0, width, numbers, bar=False)
-    return PageLine((*line, gap, Span(text)), (spot,) if numbers else ())
+    number = Number("peak", x, len(text), _peak_figure(report, drawn))
+    spot = Spot("chart", "chart", 0, width, (number,), bar=False)
+    return PageLine((*line, gap, Span(text)), (spot,))
 
 
-def _peak_figure(report: StatsReport, drawn: Bars) -> Figure | None:
+def _peak_figure(report: StatsReport, drawn: Bars) -> Figure:
     """The receipts of the highest bar."""
     buckets = report.series.buckets
-    if drawn.joined > 1:  # several buckets have no filter of their own
-        return None
-    bucket: Bucket = buckets[drawn.peak_at]
+    when = between(buckets[drawn.highest[0]], buckets[drawn.highest[-1]])
     figure = report.calls if report.rollout is None else report.rollout.asked
-    return replace(figure, count=drawn.peak, before=None, filter=f"{figure.filter} {bucket.filter}")
+    return replace(figure, count=drawn.peak, before=None, filter=f"{figure.filter} {when}")
 
 
 # --- people's answers, policies in a row, notes --------------------------------------------------

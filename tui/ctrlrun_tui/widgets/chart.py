@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from ctrlrun_tui.glyphs import Glyphs
 
 TICK = 12
 """Cells between two times of the axis at least."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """What is drawn: bars and axis in as many cells, and which bar is the highest.
+    """What is drawn: bars and axis in as many cells, and which counts make the highest bar.
 
-    `joined` of the counts make one bar, `cells` are how wide a bar is.
+    Up to `joined` of the counts make one bar, `cells` are how wide a bar is.
     """
 
     bars: str
@@ -26,29 +27,36 @@ class Bars:
     joined: int
     cells: int
     peak: int
-    peak_at: int
+    highest: Sequence[int]
 
 
 def bars(
     counts: Sequence[int], starts: Sequence[datetime], step: timedelta, width: int, glyphs: Glyphs
 ) -> Bars:
-    """Counts as bars in at most `width` cells; too many are joined, oldest first and from the end.
+    """Counts as bars in at most `width` cells; where there are too many, neighbours are joined.
 
     Nothing is the lowest bar and anything at all is higher, so that one in an hour is seen.
     """
     if not counts:
-        return Bars("", "", 1, 1, 0, 0)
-    joined = max(1, -(-len(counts) // max(1, width)))
-    # The newest bar is whole: what does not come out even is short at the old end.
-    short = len(counts) % joined
-    cuts = [0, *range(short or joined, len(counts), joined)]
-    sums = [sum(counts[a:b]) for a, b in zip(cuts, [*cuts[1:], len(counts)], strict=True)]
+        return Bars("", "", 1, 1, 0, ())
+    joined, groups = 1, _groups(starts, step, 1)
+    while len(groups) > max(1, width):
+        joined += 1
+        groups = _groups(starts, step, joined)
+    sums = [sum(counts[index] for index in group) for group in groups]
     cells = max(1, width // len(sums))
     peak = max(sums)
     drawn = "".join(_bar(each, peak, glyphs) * cells for each in sums)
-    times = [starts[cut] for cut in cuts]
-    peak_at = len(sums) - 1 - sums[::-1].index(peak)
-    return Bars(drawn, _axis(times, step * joined, cells), joined, cells, peak, peak_at)
+    times = [starts[group[0]] for group in groups]
+    highest = groups[len(sums) - 1 - sums[::-1].index(peak)]
+    return Bars(drawn, _axis(times, step * joined, cells), joined, cells, peak, highest)
+
+
+def _groups(starts: Sequence[datetime], step: timedelta, joined: int) -> list[range]:
+    """Which counts make one bar: bars begin where such spans of time do, as a clock has them."""
+    spans = [(start - _EPOCH) // (step * joined) for start in starts]
+    cuts = [index for index in range(len(spans)) if not index or spans[index] != spans[index - 1]]
+    return [range(a, b) for a, b in zip(cuts, [*cuts[1:], len(spans)], strict=True)]
 
 
 def _bar(count: int, peak: int, glyphs: Glyphs) -> str:

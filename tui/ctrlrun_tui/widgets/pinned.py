@@ -1,6 +1,7 @@
 """The pinned line: where one is, as whom, how fresh it is, and how much waits. Never covered.
 
-When it is tight the clock goes first, then store and name are cut in the middle; nothing else is.
+When it is tight the clock goes first, then store and name are cut in the middle, and where that is
+not enough OBSERVE stands without the words that explain it; nothing else is cut.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ def pinned_line(
         excess -= len(where.store) - len(store)
     if excess > 0:
         who = glyphs.cut(who, max(_LEAST_WHO, len(who) - excess))
+        excess -= len(where.who) - len(who)
+    if excess > 0:
+        mode = _mode(where, short=True)
     return spread(joined(store, who), waits, width, glyphs)
 
 
@@ -72,7 +76,8 @@ def _seconds(later: datetime, earlier: datetime) -> int:
     return max(0, round((later - earlier).total_seconds()))
 
 
-def _mode(where: Where) -> list[Line]:
+def _mode(where: Where, *, short: bool = False) -> list[Line]:
+    """Environment and mode; below 80 columns the word OBSERVE alone, but that whole."""
     parts: list[Line] = []
     if where.demo:
         parts.append((Span("demo", Role.REHEARSAL),))
@@ -83,7 +88,8 @@ def _mode(where: Where) -> list[Line]:
         shown = where.environment.upper() if where.production else where.environment
         parts.append((Span(shown, role),))
     if where.mode == "observe":
-        parts.append((Span("OBSERVE nothing is enforced", Role.REHEARSAL),))
+        text = "OBSERVE" if short else "OBSERVE nothing is enforced"
+        parts.append((Span(text, Role.REHEARSAL),))
     else:
         parts.append((Span(where.mode),))
     return parts
