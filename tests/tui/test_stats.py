@@ -524,10 +524,10 @@ async def test_a_count_under_way_says_how_far_and_the_sentence_that_it_is_not_al
 
 async def test_without_a_policy_the_receipts_say_the_mode(rollout: Shift, night: Shift) -> None:
     async with looking(rollout, policy=False) as look:
-        assert "policy not read, by receipts: observe" in look.lines[1]
+        assert "policy not read, observe" in look.lines[1]
         assert "Enforcing the last 24 h would have asked you 8 times" in look.text
     async with looking(night, policy=False) as look:
-        assert "policy not read, by receipts: enforce" in look.lines[1]
+        assert "policy not read, enforce" in look.lines[1]
         assert "by outcome" in look.text
 
 

@@ -286,7 +286,7 @@ class StatsView(FilterScreen, inherit_bindings=False):
         if isinstance(policy, PolicyView):
             word = policy_word(policy.policy_hash, self.console_app.glyphs)
             return (Span(f"policy {word}", Role.QUIET),)
-        mode = "" if self.report is None else f", by receipts: {self.report.mode}"
+        mode = "" if self.report is None else f", {self.report.mode}"
         return (Span(f"policy not read{mode}", Role.NEEDS),)
 
     def _how_far(self) -> Line:

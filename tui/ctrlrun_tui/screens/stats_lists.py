@@ -118,6 +118,7 @@ class TableRow:
     figures: dict[str, Figure]
     remarks: dict[str, Line] | None = None  # columns of text that stand like numbers
     zeros: bool = False  # whether nothing reads `0`, for rows that are always there
+    needs: bool = False  # whether its numbers need somebody
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +187,12 @@ def _cell(row: TableRow, name: str) -> Line:
     if row.remarks is not None and name in row.remarks:
         return row.remarks[name]
     figure = row.figures.get(name)
-    return () if figure is None else count_line(figure, name, zero="0" if row.zeros else "")
-
-
-def count_line(figure: Figure, name: str = "", *, zero: str = "") -> Line:
-    """A number; nothing is blank. What is AMBIGUOUS needs somebody."""
+    if figure is None:
+        return ()
     if not figure.count:
-        return (Span(zero, Role.QUIET),) if zero else ()
-    return (Span(f"{figure.count:,}", Role.NEEDS if name == "ambiguous" else Role.VALUE),)
+        return (Span("0", Role.QUIET),) if row.zeros else ()
+    needs = row.needs or name == "ambiguous"
+    return (Span(f"{figure.count:,}", Role.NEEDS if needs else Role.VALUE),)
 
 
 def change_line(figure: Figure) -> Line:

@@ -194,6 +194,7 @@ def _totals(
             {"count": row.figure},
             {"change": change_line(row.figure)},
             zeros=True,
+            needs=row.name == "ambiguous",
         )
         for row in rows
         if row.figure.count or row.figure.change
@@ -231,6 +232,7 @@ def _rollout_totals(
             {"count": figure},
             {"change": change_line(figure)},
             zeros=True,
+            needs=name == "ambiguous",
         )
         for name, words, figure, remark in named
     )
