@@ -421,6 +421,20 @@ async def test_calls_of_another_process_arrive(night: Shift) -> None:
         assert (look.view.page.row, look.view.page.number) == (row, number)
 
 
+async def test_rows_that_arrive_leave_the_cursor_where_it_is(rollout: Shift) -> None:
+    async with looking(rollout) as look:
+        row = look.view.page.row
+        assert row is not None
+        assert row.startswith("reasons\0rule[1]")
+        for number in range(9):  # more than the first row has
+            named(rollout, "crm.delete", "new-bot", str(number))
+        await look.rests()
+        heading = look.lines.index(look.line("stopped by"))
+        assert "new-bot" in look.lines[heading + 1]
+        assert look.view.page.row == row
+        assert look.lines[heading + 2].startswith("▸  rule[1]")
+
+
 async def test_a_window_moves_with_the_clock(rollout: Shift) -> None:
     async with looking(rollout) as look:
         await look.window("15m")

@@ -52,8 +52,8 @@ class FiguresPage(Drawn, inherit_bindings=False):
     # --- what the screen calls -------------------------------------------------------------------
 
     def show(self, lay: LayPage, *, starts_at: str | None = None) -> None:
-        """Show this page. The cursor keeps its row; before it was moved it stands on the first row
-        of the part `starts_at`, if that is on the first screen."""
+        """Show this page. The cursor keeps its row, wherever that stands by now; at first it is put
+        on the first row of the part `starts_at`, once that is there and on the first screen."""
         self._lay, self._starts_at = lay, starts_at
         self._lay_out()
 
@@ -219,7 +219,7 @@ class FiguresPage(Drawn, inherit_bindings=False):
         return None
 
     def _place_cursor(self, places: list[tuple[int, int, Spot]]) -> None:
-        if not self._moved_by_hand or self.row is None:
+        if self.row is None or (not self._moved_by_hand and self._part != self._starts_at):
             height = self.size.height
             first = [
                 spot.id for _, y, spot in places if spot.part == self._starts_at and y < height
