@@ -45,7 +45,7 @@ _MINUTE = 16  # characters of a time in a column up to its minute; up to its hou
 _HOUR = 13
 _WIDTHS: dict[Timed, int] = {"": 0, "hour": _HOUR, "minute": _MINUTE}
 # Requests for approval are what the worst ten minutes are made of: those are told by the minute.
-_ASKED = "f >= '[\"approve\"' AND f < '[\"approve#'"
+_ASKED = "BETWEEN '[\"approve\"' AND '[\"approve#'"
 _LONGEST_NAMED = 100
 
 
@@ -202,10 +202,11 @@ class TallyReads(Reads):
             if tally.facts.decision != Decision.APPROVE
         ]
         if asked:
+            facts = self._dialect.tally_facts
             key, _ = _key(Stretch(timed="hour"), by)
             rows = session.rows(
-                f"SELECT {key} AS said, COUNT(*) FROM (SELECT {self._dialect.tally_facts} AS f, ts "
-                f"{inner}) AS stretch WHERE {_ASKED} GROUP BY said",
+                f"SELECT {key} AS said, COUNT(*) FROM (SELECT {facts} AS f, ts FROM {source} "
+                f"WHERE {bound} AND {facts} {_ASKED}{self._dialect.whole}) AS stretch GROUP BY said",
                 values,
             )
             found += _tallies(rows)[0]
@@ -359,7 +360,7 @@ def _key(stretch: Stretch, by: str) -> tuple[str, list[Any]]:
         values.append(column_time(stretch.split))
     otherwise = "f"
     if stretch.timed:
-        cases.append(f"WHEN {_ASKED} THEN f || COALESCE(substr(ts, 1, {_MINUTE}), '')")
+        cases.append(f"WHEN f {_ASKED} THEN f || COALESCE(substr(ts, 1, {_MINUTE}), '')")
         otherwise = f"f || COALESCE(substr(ts, 1, {_WIDTHS[stretch.timed]}), '')"
     if not cases:
         return "f", values
