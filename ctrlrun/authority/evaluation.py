@@ -66,10 +66,10 @@ class Evaluator:
                     continue  # another thread knows more by now: look again from there
                 try:
                     standing.take(changes)
+                    return _judge(standing, action, now)
                 except BaseException:
-                    standing.forget()
+                    standing.forget()  # an interrupt may have left it between two steps
                     raise
-                return _judge(standing, action, now)
 
     def _standing(self, store: DelegationReader) -> tuple[Standing, threading.RLock]:
         if self._known.pid != os.getpid():
