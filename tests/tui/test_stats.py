@@ -34,7 +34,17 @@ from ctrlrun_tui.screens.stats_lists import row_id
 from tests.tui.evidence_scene import STORABLE, assert_inert
 from tests.tui.helpers import START
 from tests.tui.shift import Shift
-from tests.tui.stats_scene import OBSERVE, Look, at, enforced, looking, named, observed, under
+from tests.tui.stats_scene import (
+    OBSERVE,
+    Look,
+    at,
+    enforced,
+    looking,
+    named,
+    observed,
+    stopped_by,
+    under,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -203,8 +213,9 @@ async def test_enforced_numbers_are_those_of_the_document_and_of_a_query(
 
 async def test_enforcing_tells_how_people_answered(night: Shift) -> None:
     async with looking(night) as look:
-        assert look.lines[3] == (
-            " In the last 24 h 10 calls: 2 asked you, 1 was denied, 2 were blocked, 1 is"
+        assert look.prose.split("counted to 03:12:41Z ")[1].startswith(
+            "In the last 24 h 10 calls: 2 needed approval, 1 was denied, 2 were blocked, "
+            "1 is AMBIGUOUS. by decision 24 h change by outcome 24 h change "
         )
         assert look.prose.split("answers ")[1].split(" by action")[0] == (
             "5 requests: 2 granted, 1 denied, 1 expired (20%), 1 waiting; "
@@ -621,6 +632,7 @@ async def test_hostile_names_stay_text_and_can_be_opened(
     names = [text for text in STORABLE if text.strip()]
     for text in names:
         named(shift, f"crm.{text}", text, text)
+        stopped_by(shift, text)
     async with looking(shift, size=size, glyphs=glyphs) as look:
         view = look.view
         view.unfolded |= {"reasons", "actions", "principals"}

@@ -131,14 +131,14 @@ def _enforced_words(report: StatsReport) -> tuple[str | Told, ...]:
     start = f"Of {span}" if span.startswith("everything") else f"In {span}"
     calls = (_told(report.calls, "calls"), f" {_many(report.calls, 'call', 'calls')}:")
     named = (
-        (report.asked, "asked", "asked you"),
+        (report.asked, "asked", "needed approval"),
         (report.denied, "denied", f"{_many(report.denied, 'was', 'were')} denied"),
         (report.blocked, "blocked", f"{_many(report.blocked, 'was', 'were')} blocked"),
         (report.ambiguous, "ambiguous", f"{_many(report.ambiguous, 'is', 'are')} AMBIGUOUS"),
     )
     some = [each for each in named if each[0].count]
     if not some:
-        return (start, *calls, " none was stopped, and none asked you.")
+        return (start, *calls, " none was stopped, and none needed approval.")
     words: list[str | Told] = [start, *calls]
     for index, (figure, name, said) in enumerate(some):
         ends = "." if index == len(some) - 1 else ","
