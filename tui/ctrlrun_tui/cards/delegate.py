@@ -16,6 +16,7 @@ from textual.widget import Widget
 from ctrlrun.action import Principal
 from ctrlrun.authority import Authority, Grant
 from ctrlrun.operator import AuthorityRow, Desk
+from ctrlrun.operator.grant_words import when_text
 from ctrlrun.operator.narrowing import (
     FIELDS,
     FieldMark,
@@ -121,7 +122,7 @@ class DelegateCard(Card):
         if ends_at is None or self.over is not None:
             return ()
         left = left_text(ends_at, now)
-        until = Span(f", until {clock_text(ends_at)}", Role.QUIET)
+        until = Span(f", until {when_text(ends_at, now)}", Role.QUIET)
         if not left[:1].isdigit():
             return line(Span("the parent ends ", Role.QUIET), Span(left, Role.NEEDS), until)
         return line(Span("the parent has ", Role.QUIET), f"{left} left", until)
