@@ -89,15 +89,20 @@ class TallyReads(Reads):
         first. `through`: none that stand behind that cursor.
         """
         check_page(None, after, limit)
+        if through == START:
+            return TallyPage()
         order = self._dialect.stored["receipts"]
-        place = (None, 0) if after == START else keyset.parse_cursor(after, order)
-        end = None if through is None else _end_of(through, order)
+        seq, tie = (None, 0) if after == START else keyset.parse_cursor(after, order)
+        end = (None, _LAST_TIE) if through is None else keyset.parse_cursor(through, order)
         with self._sessions.current() as session:
-            if place[0] is None:
-                page = self._unchained(session, stretch, place[1], limit)
+            if seq is None:
+                last = _LAST_TIE if end[0] is not None or through is None else end[1]
+                page = self._unchained(session, stretch, tie, last, limit)
                 if page is not None:
                     return page
-            return self._chained(session, stretch, place[0], end, limit)
+            if end[0] is None and through is not None:
+                return TallyPage()
+            return self._chained(session, stretch, seq, end[0], limit)
 
     def receipts_finished(self, stretch: Stretch, *, through: str) -> TallyPage:
         """The tallies of all receipts that finished in the stretch and stand before a cursor.
@@ -127,14 +132,14 @@ class TallyReads(Reads):
         return ends[0], ends[1]
 
     def _unchained(
-        self, session: Session, stretch: Stretch, tie: int, limit: int
+        self, session: Session, stretch: Stretch, tie: int, last: int, limit: int
     ) -> TallyPage | None:
-        """The next ones from before the chain; None when there is none."""
+        """The next ones from before the chain, up to a last one; None when there is none."""
         name = self._dialect.stored["receipts"].tie
         looked = session.row(
             f"SELECT COUNT(*), MAX({name}) FROM (SELECT {name} FROM receipts WHERE seq IS NULL "
-            f"AND {name} > ? ORDER BY {name} LIMIT ?) AS stretch",
-            (tie, limit),
+            f"AND {name} > ? AND {name} <= ? ORDER BY {name} LIMIT ?) AS stretch",
+            (tie, last, limit),
         )
         if looked is None or looked[0] == 0:
             return None

@@ -290,6 +290,25 @@ def test_a_count_fills_in_and_says_how_far(store: Any) -> None:
     assert done.progress.share == 1.0 and done.calls.count == calls[-1]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_commits_while_it_is_counted_is_counted_once(store: Any, seed: int) -> None:
+    """New and late ones come between any two steps, of the window and of the one before."""
+    chance = random.Random(seed)
+    fill(store, 40, seed)
+    count = StatsCount(Window.DAY, mode="observe")
+    steps = 0
+    while not count.advance(store, NOW, limit=3):
+        steps += 1
+        if steps < 25:
+            ago = chance.choice([0.0, 600.0, 80_000.0, 100_000.0, 200_000.0])
+            number = store.chain_head()[0] + 1
+            store.put_receipt(made(chance, number, NOW - timedelta(seconds=ago)))
+    assert steps >= 25
+    report = count.report()
+    assert report.document == finish(StatsCount(report.since, mode="observe"), store, NOW).document
+    _check_before(report, store, "observe", Window.DAY)
+
+
 def test_a_store_that_was_set_back_is_counted_anew(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     store: Any = SQLiteStateStore(path)
@@ -305,6 +324,27 @@ def test_a_store_that_was_set_back_is_counted_anew(tmp_path: Path) -> None:
     assert finish(count, store, NOW).calls.count == 27
     expected = stats_document(store.receipts(), mode="enforce", boundary=None)
     assert count.report().document == expected
+    store.close()
+
+
+@pytest.mark.parametrize("ago", [1, 30, 100], ids=["in the window", "before it", "long ago"])
+def test_receipts_from_before_the_chain_are_counted_once(tmp_path: Path, ago: int) -> None:
+    path = tmp_path / "state.db"
+    store: Any = SQLiteStateStore(path)
+    old = NOW - timedelta(hours=ago)
+    for number in range(1, 5):
+        store.put_receipt(receipt(number, finished_at=old - timedelta(seconds=number)))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE receipts SET seq = NULL")
+        db.commit()
+    count = StatsCount(Window.DAY, mode="enforce")
+    report = finish(count, store, NOW, limit=3)
+    assert report.calls.count == (4 if ago < 24 else 0)
+    assert report.calls.before == (4 if 24 < ago < 48 else 0)
+    store.put_receipt(receipt(9, finished_at=NOW))
+    later = finish(count, store, NOW + timedelta(minutes=90))
+    anew = finish(StatsCount(later.since, mode="enforce"), store, NOW)
+    assert later.document == anew.document and later.calls.count == report.calls.count + 1
     store.close()
 
 

@@ -299,6 +299,9 @@ def test_receipts_from_before_the_chain_are_counted_first(tmp_path: Path) -> Non
         found = pages(store, Stretch(since=made[1].finished_at, timed="hour"), limit)
         assert sums(found)[0].total() == 6
         assert sum(page.looked_at for page in found) == 7
+        unchained = store.receipts_tally(Stretch(), limit=2).after
+        assert sums(pages(store, Stretch(), limit, through=unchained))[0].total() == 2
+        assert pages(store, Stretch(), limit, through=START) == []
     store.close()
 
 
