@@ -645,7 +645,7 @@ async def test_hostile_names_stay_text_and_can_be_opened(
             seen += 1
             page.move(1)
         assert seen > 2 * len(names)
-        for row, number in look.numbers[::37]:
+        for row, number in look.numbers[::61]:
             figure = number.stands_for
             assert isinstance(figure, Figure)
             assert figure.count == matching(shift, figure), row
@@ -740,6 +740,21 @@ async def test_a_cursor_move_draws_the_lines_that_changed(
         look.app.tick()
         await look.rests()
         assert drawn == []
+
+
+async def test_the_mouse_moves_and_scrolls_and_opens_nothing(rollout: Shift) -> None:
+    async with looking(rollout) as look:
+        y = look.lines.index(look.line("would have been blocked"))
+        await look.pilot.click(offset=(10, y))
+        await look.rests()
+        assert look.view.page.row == "totals\0blocked"
+        await look.pilot.click(offset=(10, y), times=2)
+        await look.rests()
+        assert isinstance(look.app.screen, StatsView)
+        for step in (5, 5, -20):
+            look.view.page.scroll_lines(step)
+            assert look.app.glyphs.cursor in look.text
+        assert "Enforcing the last 24 h" in look.text
 
 
 # --- what leaves the console ---------------------------------------------------------------------
