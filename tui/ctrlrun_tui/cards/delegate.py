@@ -148,7 +148,10 @@ class DelegateCard(Card):
         form = [FormRow(name, self.key_read) for name in (*FIELDS, *NAMES)]
         for row in form[len(FIELDS) :]:
             row.display = False
-        return [*form, FormRow(NOTE, self.key_read, "optional")]
+        rows = [*form, FormRow(NOTE, self.key_read, "optional")]
+        for row in rows:  # what is typed before the parent's values stand there would be lost
+            row.field.can_focus = False
+        return rows
 
     # --- the form --------------------------------------------------------------------------------
 
@@ -174,6 +177,7 @@ class DelegateCard(Card):
         self._offered = offered
         for field in self.query(Field):
             name = field.id or ""
+            field.can_focus = True
             field.value = typed.get(name, offered.get(name, ""))
             field.cursor_position = len(field.value)
 
