@@ -188,8 +188,8 @@ class TallyReads(Reads):
             return None
         hour = hours.pop()
         moment = _moment_from(hour)
-        split = stretch.split or stretch.since
-        floor = hour if split is None else max(hour, column_time(split))
+        bounds = [column_time(each) for each in (stretch.since, stretch.split) if each is not None]
+        floor = max([hour, *bounds])
         inner = f"FROM {source} WHERE {bound}{self._dialect.whole}"
         rows = session.rows(
             f"SELECT f, COUNT(*), COUNT(inside) FROM (SELECT {self._dialect.tally_facts} AS f, "
@@ -207,15 +207,19 @@ class TallyReads(Reads):
             if tally.facts.decision != Decision.APPROVE
         ]
         if asked:
-            facts = self._dialect.tally_facts
-            key, _ = _key(Stretch(timed="hour"), by)
-            rows = session.rows(
-                f"SELECT {key} AS said, COUNT(*) FROM (SELECT {facts} AS f, ts FROM {source} "
-                f"WHERE {bound} AND {facts} {_ASKED}{self._dialect.whole}) AS stretch GROUP BY said",
-                values,
-            )
-            found += _tallies(rows)[0]
+            found += self._asked(session, source, bound, values)
         return TallyPage(tuple(found), has_ends=False)
+
+    def _asked(self, session: Session, source: str, bound: str, values: list[Any]) -> list[Tally]:
+        """Those that a human was to be asked about, by the minute."""
+        facts = self._dialect.tally_facts
+        key, _ = _key(Stretch(timed="hour"), self._dialect.byte_order)
+        rows = session.rows(
+            f"SELECT {key} AS said, COUNT(*) FROM (SELECT {facts} AS f, ts FROM {source} "
+            f"WHERE {bound} AND {facts} {_ASKED}{self._dialect.whole}) AS stretch GROUP BY said",
+            values,
+        )
+        return _tallies(rows)[0]
 
     def _counted(
         self, session: Session, stretch: Stretch, source: str, bound: str, values: list[Any]

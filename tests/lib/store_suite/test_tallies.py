@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ctrlrun.action import Principal
@@ -130,6 +130,7 @@ def counted(receipts: Iterable[Receipt], stretch: Stretch) -> Any:
     split=BOUNDS,
     timed=st.sampled_from(["", "hour", "minute"]),
 )
+@example(said=[{}], limit=7, since=TIMES[2], until=None, split=TIMES[0], timed="hour")
 def test_any_tally_is_a_plain_count(
     make: Callable[[], UnitStateStore],
     said: list[dict[str, Any]],
