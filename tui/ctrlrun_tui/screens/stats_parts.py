@@ -199,8 +199,7 @@ def _totals(
         for row in rows
         if row.figure.count or row.figure.change
     )
-    table = Table(part, columns, made, "none")
-    return table_lines(table, width, glyphs, room=len(made) + 1, unfolded=False)
+    return table_lines(Table(part, columns, made, "none"), width, glyphs)
 
 
 def _name(row: TotalRow) -> tuple[Span, ...]:
@@ -236,10 +235,7 @@ def _rollout_totals(
         )
         for name, words, figure, remark in named
     )
-    lines = table_lines(
-        Table("totals", columns, rows), width, glyphs, room=len(rows) + 1, unfolded=False
-    )
-    return tuple(lines)
+    return tuple(table_lines(Table("totals", columns, rows), width, glyphs))
 
 
 # --- the chart -----------------------------------------------------------------------------------
