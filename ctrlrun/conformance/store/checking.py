@@ -12,6 +12,8 @@ from ctrlrun.state import StateStore
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
 
+_LONGEST = 400
+
 
 class CheckFailed(Exception):
     """A store did not do what the case asks of it."""
@@ -29,7 +31,7 @@ def require(holds: bool, message: str) -> None:
 
 def same(what: str, found: object, wanted: object) -> None:
     """CheckFailed unless both are equal."""
-    require(found == wanted, f"{what} is {found!r}, not {wanted!r}")
+    require(found == wanted, f"{what} is {_shown(found)}, not {_shown(wanted)}")
 
 
 def there(what: str, value: T | None) -> T:
@@ -51,7 +53,7 @@ def refused(what: str, call: Callable[[], object], kind: type[E], **facts: objec
         return error
     except Exception as error:
         raise CheckFailed(f"{what}: raised {described(error)}, not {wanted}") from error
-    raise CheckFailed(f"{what}: was not refused ({wanted}) but returned {returned!r}")
+    raise CheckFailed(f"{what}: was not refused ({wanted}) but returned {_shown(returned)}")
 
 
 def described(error: BaseException) -> str:
@@ -80,4 +82,10 @@ def approval_of(store: StateStore, approval_id: str) -> ApprovalRecord:
 def unmoved(store: StateStore, effect_key: str, before: EffectRecord | None, what: str) -> None:
     """That a refusal changed nothing about a key."""
     after = store.get_effect(effect_key)
-    require(after == before, f"{what}: the refusal changed {before!r} to {after!r}")
+    require(after == before, f"{what}: the refusal changed {_shown(before)} to {_shown(after)}")
+
+
+def _shown(value: object) -> str:
+    """A value in a reason: its `repr`, cut where it would fill a screen."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

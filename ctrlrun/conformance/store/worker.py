@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from ctrlrun.conformance.store.backends import open_at
 from ctrlrun.conformance.store.contest import TIMEOUT, attempt
 from ctrlrun.state import StateStore
 
-_SPIN = 0.001
+_LOOK = 0.002
+_HEAD_START = 0.02  # enough for the last one to be seen by all
 
 
 def reserve(store: StateStore, told: Mapping[str, Any], folder: Path) -> None:
@@ -56,16 +58,22 @@ TASKS: Mapping[str, Callable[[StateStore, Mapping[str, Any], Path], None]] = {
 
 
 def meet(folder: Path, number: int, index: int, contenders: int) -> None:
-    """Wait until all are here."""
-    (folder / f"met-{number}-{index}").touch()
+    """Wait until all are here, and then for one moment that all of them name alike.
+
+    Without that moment whoever looks first has often finished before the next one looks.
+    """
+    places = [folder / f"met-{number}-{other}" for other in range(contenders)]
+    places[index].touch()
     deadline = time.monotonic() + TIMEOUT
-    waiting = [folder / f"met-{number}-{other}" for other in range(contenders)]
-    while waiting:
-        waiting = [place for place in waiting if not place.exists()]
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{len(waiting)} of {contenders} did not come")
-        if waiting:
-            time.sleep(_SPIN)
+    for place in places:
+        while not place.exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{place.name} did not come within {TIMEOUT:.0f} s")
+            time.sleep(_LOOK)
+    start = max(place.stat().st_mtime for place in places) + _HEAD_START
+    time.sleep(max(0.0, start - time.time() - _LOOK))
+    while time.time() < start:
+        pass
 
 
 def main() -> None:
@@ -79,8 +87,7 @@ def main() -> None:
         store.get_effect("nobody's")  # connected before the others are met
         for number, mine in enumerate(told["rounds"]):
             meet(folder, number, index, told["contenders"])
-            outcome = attempt(mine["name"], lambda mine=mine: task(store, mine, folder))  # type: ignore[misc]
-            did.append(outcome.to_dict())
+            did.append(attempt(mine["name"], partial(task, store, mine, folder)).to_dict())
     finally:
         store.close()
     (folder / f"did-{index}").write_text(json.dumps(did), "utf-8")

@@ -50,9 +50,9 @@ def action_round_trip(bench: Bench) -> None:
     )
     store.reserve_effect(KEY, HOLDER, LEASE)
     store.begin_execution(KEY, HOLDER)
-    for action in (request.action, bare):
-        store.hold_continuation(action, KEY, "token", clock() + LEASE)
-        held = store.take_continuation("token")
+    for token, action in (("token-1", request.action), ("token-2", bare)):
+        store.hold_continuation(action, KEY, token, clock() + LEASE)
+        held = store.take_continuation(token)
         _same_action("the action of a suspended call", held.action, action)
 
 

@@ -78,12 +78,12 @@ def _by(call: Callable[..., object], *rest: object) -> Callable[[str], object]:
     return lambda key: call(key, OTHER, *rest)
 
 
-def _own_fail(store: StateStore, key: str) -> object:
-    return store.fail_effect(key, HOLDER, "no")
+def _own_fail(store: StateStore, key: str) -> None:
+    store.fail_effect(key, HOLDER, "no")
 
 
-def _extend(store: StateStore, clock: MovableClock, key: str) -> object:
-    return store.extend_lease(key, OTHER, clock() + 2 * LEASE)
+def _extend(store: StateStore, clock: MovableClock, key: str) -> None:
+    store.extend_lease(key, OTHER, clock() + 2 * LEASE)
 
 
 def _resolve(store: StateStore, key: str) -> object:
