@@ -90,15 +90,15 @@ class Bench:
         raise NotApplicable(reason)
 
     def _others(self) -> list[tuple[str, StateStore]]:
-        """Every other way in that the backend has."""
-        others = [("open()", self.open())]
+        """Every other way in that the backend has; `open` last, which may begin something new."""
+        others: list[tuple[str, StateStore]] = []
         again = self._backend.reopen()
         if again is not None:
             others.append(("reopen()", self._kept(again)))
         url = self._backend.url()
         if url is not None:
             others.append(("url()", self._kept(open_at(url, opener_of(self._backend)))))
-        return others
+        return [*others, ("open()", self.open())]
 
     def _kept(self, store: StateStore) -> StateStore:
         self._opened.append(store)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ctrlrun.conformance.store.backends import open_at
+from ctrlrun.conformance.store.checking import described
 from ctrlrun.conformance.store.contest import TIMEOUT, attempt
 from ctrlrun.state import StateStore
 
@@ -22,13 +23,20 @@ _LOOK = 0.002
 _HEAD_START = 0.02  # enough for the last one to be seen by all
 
 
+class LostTheKey(Exception):
+    """What was reserved was taken away again: the reservation was worth nothing."""
+
+
 def reserve(store: StateStore, told: Mapping[str, Any], folder: Path) -> None:
     """One whole call: the key, the remote, the outcome."""
     key, name = told["effect_key"], told["name"]
     store.reserve_effect(key, name)
-    store.begin_execution(key, name)
-    (folder / f"remote-{name}").touch(exist_ok=False)
-    store.commit_effect(key, name, {"by": name})
+    try:
+        store.begin_execution(key, name)
+        (folder / f"remote-{name}").touch(exist_ok=False)
+        store.commit_effect(key, name, {"by": name})
+    except Exception as error:
+        raise LostTheKey(f"{name} had reserved {key}, and then: {described(error)}") from error
 
 
 def consume(store: StateStore, told: Mapping[str, Any], folder: Path) -> None:

@@ -30,9 +30,11 @@ def ambiguous_survives(bench: Bench) -> None:
 
 def terminal_states_survive(bench: Bench) -> None:
     kept: list[EffectRecord] = []
+    closed: list[StateStore] = []
     states = (EffectState.COMMITTED, EffectState.FAILED)
 
     def write(store: StateStore) -> None:
+        closed.append(store)
         for state in states:
             bring_to(store, f"{KEY}:{state}", state)
             kept.append(effect_of(store, f"{KEY}:{state}"))
@@ -45,6 +47,17 @@ def terminal_states_survive(bench: Bench) -> None:
     refused("reserving what another handle committed", call, DuplicateEffect, state="committed")
     renewed = again.reserve_effect(f"{KEY}:failed", OTHER)
     same("the attempt after one that failed in another handle", renewed.attempt, 2)
+    _closing_is_no_fence(closed[0], again)
+
+
+def _closing_is_no_fence(closed: StateStore, other: StateStore) -> None:
+    key = f"{KEY}:late"
+    bring_to(closed, key, EffectState.COMMITTED)
+    same(
+        "what was written after close(), in another handle",
+        effect_of(other, key).state,
+        "committed",
+    )
 
 
 def resolver_survives(bench: Bench) -> None:
