@@ -62,19 +62,18 @@ class Bench:
         return self._kept(again)
 
     def contest(self, task: str, rounds: Sequence[Sequence[Mapping[str, Any]]]) -> ContestResult:
-        """Let processes contend on the storage."""
-        url = self.need_processes()
+        """Let processes contend on the storage, which a handle of `open` has made."""
+        url, opener = self.need_processes(), opener_of(self._backend)
+        open_at(url, opener).close()  # refused here once, not in each process
         self.detail["processes"] = len(rounds[0])
         self.detail["rounds"] = len(rounds)
-        return among_processes(Contest(url, opener_of(self._backend), task, rounds))
+        return among_processes(Contest(url, opener, task, rounds))
 
     def need_processes(self) -> str:
         """The address for other processes; NotApplicable when there is none, and that is so."""
         url = self._backend.url()
         if url is None:
             self._believe(NO_OTHER_PROCESS, "url()")
-        opened = open_at(url, opener_of(self._backend))  # refused here once, not in each process
-        opened.close()
         return url
 
     def _believe(self, reason: str, what: str) -> NoReturn:

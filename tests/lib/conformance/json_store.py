@@ -457,7 +457,11 @@ def delegation_in(tables: Tables, delegation_id: str) -> DelegationRecord | None
         return None
     created = time_from(row[6])
     assert created is not None
-    return DelegationRecord(delegation_id, *row[:6], created, time_from(row[7]), row[8])
+    parent_id, depth, grant_json, agent, user, via = row[:6]
+    revoked_at = time_from(row[7])
+    return DelegationRecord(
+        delegation_id, parent_id, depth, grant_json, agent, user, via, created, revoked_at, row[8]
+    )
 
 
 def head_in(tables: Tables) -> tuple[int, str]:
