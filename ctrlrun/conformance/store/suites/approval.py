@@ -12,6 +12,7 @@ from ctrlrun.conformance.store.checking import (
     effect_of,
     refused,
     same,
+    there,
     unmoved,
 )
 from ctrlrun.conformance.store.contest import one_winner
@@ -28,7 +29,7 @@ from ctrlrun.conformance.store.samples import (
     sample_request,
 )
 from ctrlrun.effect import EffectState
-from ctrlrun.errors import ApprovalMismatch, DuplicateEffect
+from ctrlrun.errors import ActionDenied, ApprovalMismatch, DuplicateEffect, InvalidArgument
 from ctrlrun.state import StateStore
 
 _ROUNDS = 4
@@ -107,9 +108,13 @@ def binding(bench: Bench) -> None:
 
 def single_use(bench: Bench) -> None:
     store = bench.open()
+    _only_a_grant_is_spent(store)
     _granted(store)
+    found = there("the grant of the hash", store.find_granted_approval(_HASH))
+    same("the grant of the hash", found.approval_id, _ID)
     store.consume_approval(_ID, _HASH)
     _status_is(store, ApprovalStatus.CONSUMED)
+    same("the grant of the hash, once spent", store.find_granted_approval(_HASH), None)
     before = approval_of(store, _ID)
     what = "spending an approval again"
     refused(what, partial(store.consume_approval, _ID, _HASH), ApprovalMismatch, reason="consumed")
@@ -119,8 +124,25 @@ def single_use(bench: Bench) -> None:
         ApprovalMismatch,
         reason="consumed",
     )
+    what = "asking again under an id that was spent"
+    refused(what, partial(store.put_approval_request, sample_request(_ID)), InvalidArgument)
     same(f"{what}: the approval", approval_of(store, _ID), before)
     same(f"{what}: the record of {KEY}", store.get_effect(KEY), None)
+
+
+def _only_a_grant_is_spent(store: StateStore) -> None:
+    store.put_approval_request(sample_request("apr_no"))
+    call = partial(store.consume_approval, "apr_no", _HASH)
+    refused("spending what nobody answered", call, ApprovalMismatch, reason="pending")
+    _status_is(store, ApprovalStatus.PENDING, "apr_no")
+    for name in ("", "ada\nlee", "ada\u202elee"):
+        answer = partial(store.grant_approval, "apr_no", name)
+        refused(f"granting under the name {name!a}", answer, InvalidArgument)
+    store.deny_approval("apr_no", APPROVER)
+    refused("spending what was denied", call, ActionDenied, reason="approval_denied")
+    _status_is(store, ApprovalStatus.DENIED, "apr_no")
+    denied = there("the denial of the hash", store.find_denied_request(_HASH))
+    same("the denial of the hash", denied.approval_id, "apr_no")
 
 
 def expiry(bench: Bench) -> None:
@@ -131,6 +153,7 @@ def expiry(bench: Bench) -> None:
     for name in ("apr_last", "apr_late"):
         store.grant_approval(name, APPROVER)
     clock.advance(HOUR)
+    same("the grant of the hash at its expiry", store.find_granted_approval(_HASH), None)
     store.consume_approval("apr_last", _HASH)
     clock.advance(SECOND)
     for call, name in (

@@ -62,7 +62,15 @@ def one_resumption(bench: Bench) -> None:
     for token, word in (("token-2", "superseded"), ("forged", "forged"), ("", "empty")):
         what = f"taking a {word} continuation"
         refused(what, partial(store.take_continuation, token), InvalidArgument)
-    store.take_continuation("token-3")
+    other = f"{KEY}:other"
+    bring_to(store, other, EffectState.EXECUTING)
+    what = "holding a continuation that another effect waits for"
+    call = partial(store.hold_continuation, action, other, "token-3", clock() + LEASE)
+    refused(what, call, InvalidArgument)
+    same(f"{what}: the rounds", store.continuation_rounds(other), 0)
+    clock.advance(LEASE + SECOND)
+    lapsed = partial(store.take_continuation, "token-3")
+    refused("taking a continuation after its lease lapsed", lapsed, AmbiguousEffect)
     same("the rounds after that", store.continuation_rounds(KEY), 3)
 
 

@@ -114,6 +114,9 @@ def no_failed_on_refusal(bench: Bench) -> None:
         record = effect_of(store, refusal.key)
         same(f"{refusal.what}: the state in the end", record.state, refusal.leaves)
         same(f"{refusal.what}: the action in the end", record.action_id, HOLDER)
+    same("the effects that are failed", store.list_effects(EffectState.FAILED), ())
+    keys = [record.effect_key for record in store.list_effects()]
+    same("the keys of all effects", sorted(keys), sorted(refusal.key for refusal in refusals))
 
 
 def no_not_executed(bench: Bench) -> None:

@@ -68,6 +68,8 @@ def retry_table(bench: Bench) -> None:
         key = f"{KEY}:{state}"
         bring_to(store, key, state)
         before = effect_of(store, key)
+        result = {"charge": "ch_7", "amount": 50000} if state is EffectState.COMMITTED else None
+        same(f"the result of {key}", before.result, result)
         for name in (OTHER, HOLDER):
             what = f"reserving a key that is {state}"
             refused(what, partial(store.reserve_effect, key, name), DuplicateEffect, state=word)
@@ -90,6 +92,7 @@ def _failed_is_renewed(store: StateStore) -> None:
     key = f"{KEY}:failed"
     bring_to(store, key, EffectState.FAILED)
     before = effect_of(store, key)
+    same(f"the error of {key}", before.error, "the card was declined")
     reservation = store.reserve_effect(key, OTHER)
     same("the attempt after a failed one", reservation.attempt, 2)
     effect_is(store, key, EffectState.RESERVED, OTHER)
@@ -103,6 +106,7 @@ def _failed_is_renewed(store: StateStore) -> None:
 def lease_expiry(bench: Bench) -> None:
     clock = MovableClock()
     store = bench.open_with(clock)
+    bring_to(store, f"{KEY}:late", EffectState.EXECUTING)
     states = (EffectState.RESERVED, EffectState.EXECUTING)
     for state in states:
         bring_to(store, f"{KEY}:{state}", state)
@@ -123,6 +127,8 @@ def lease_expiry(bench: Bench) -> None:
         same("the attempt that lapsed", record.attempt, 1)
         same("the lease of what lapsed", record.lease_expires_at, None)
         require(bool(record.error), f"{key} lapsed, and its record has no error that says so")
+    store.commit_effect(f"{KEY}:late", HOLDER, None)  # late, and nobody contended
+    effect_is(store, f"{KEY}:late", EffectState.COMMITTED, HOLDER)
 
 
 CASES = (
