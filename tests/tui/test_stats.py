@@ -215,7 +215,7 @@ async def test_enforcing_tells_how_people_answered(night: Shift) -> None:
     async with looking(night) as look:
         assert look.prose.split("counted to 03:12:41Z ")[1].startswith(
             "In the last 24 h 10 calls: 2 needed approval, 1 was denied, 2 were blocked, "
-            "1 is AMBIGUOUS. by decision 24 h change by outcome 24 h change "
+            "1 ended AMBIGUOUS. by decision 24 h change by outcome 24 h change "
         )
         assert look.prose.split("answers ")[1].split(" by action")[0] == (
             "5 requests: 2 granted, 1 denied, 1 expired (20%), 1 waiting; "

@@ -134,7 +134,7 @@ def _enforced_words(report: StatsReport) -> tuple[str | Told, ...]:
         (report.asked, "asked", "needed approval"),
         (report.denied, "denied", f"{_many(report.denied, 'was', 'were')} denied"),
         (report.blocked, "blocked", f"{_many(report.blocked, 'was', 'were')} blocked"),
-        (report.ambiguous, "ambiguous", f"{_many(report.ambiguous, 'is', 'are')} AMBIGUOUS"),
+        (report.ambiguous, "ambiguous", "ended AMBIGUOUS"),
     )
     some = [each for each in named if each[0].count]
     if not some:
