@@ -19,6 +19,7 @@ from ctrlrun.errors import (
     ApprovalMismatch,
     CTRLRunError,
     DuplicateEffect,
+    LeaseLost,
 )
 from ctrlrun.policy import Evaluation, Policy
 from ctrlrun.sinks import EventSink
@@ -99,7 +100,8 @@ class Start:
     """A call that goes on to its executor: what was decided, spent and reserved for it.
 
     `blocked` is set in observe mode alone: the first reason that enforcing would have stopped at.
-    `asked` says that this call has had its one answer from its hook.
+    `asked` says that this call has had its one answer from its hook, `resumed` that the attempt
+    was suspended before.
     """
 
     evaluation: Evaluation
@@ -108,6 +110,7 @@ class Start:
     approver: str | None = None
     blocked: str | None = None
     asked: bool = False
+    resumed: bool = False
 
     @property
     def attempt(self) -> int:
@@ -130,3 +133,10 @@ class Outcome:
     result: Any = None
     error: str | None = None
     raised: BaseException | None = None
+
+    @property
+    def fenced(self) -> LeaseLost | None:
+        """The fence's word that nothing was sent, where that is what the call ends with."""
+        if self.state is EffectState.FAILED and isinstance(self.raised, LeaseLost):
+            return self.raised
+        return None
