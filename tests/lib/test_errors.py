@@ -109,6 +109,7 @@ def test_the_tree_is_flat_but_for_these_branches(cls: type[CTRLRunError]) -> Non
         AuthorityDenied: ActionDenied,
         StoreNotFound: InvalidArgument,
         FilterError: InvalidArgument,
+        LeaseLost: NotExecuted,
         CTRLRunError: Exception,
     }
     assert cls.__bases__ == (parents.get(cls, CTRLRunError),)
