@@ -35,12 +35,12 @@ class Standing:
         self.max_depth = max_depth
         self.mark: object | None = None
         self.version = 0
-        self._documents = Shelves()
-        for grant_id, grant in roots.items():
-            self._documents.add(Group(grant, None, is_revoked=False), grant_id)
         self._clear()
 
     def _clear(self) -> None:
+        self._documents = Shelves()
+        for grant_id, grant in self.roots.items():
+            self._documents.add(Group(grant, None, is_revoked=False), grant_id)
         self._shelves = Shelves()
         self._groups: dict[_GroupKey, Group] = {}
         self._entries: dict[str, _Entry] = {}
