@@ -154,12 +154,13 @@ def _judge(standing: Standing, action: Action, now: datetime) -> AuthorityResult
 
 def _circle(standing: Standing, shelves: list[Shelf]) -> AuthorityResult | None:
     """A circle denies whatever other grants say: somebody wrote it past all checks."""
-    found = {}
-    for group in chain.from_iterable(shelves):
-        verdict = group.verdict(standing)
-        if verdict.early is not None and verdict.early.reason == AUTHORITY_UNREADABLE:
-            found[group.first] = verdict.early.result(group.first, verdict.depth)
-    return found[min(found)] if found else None
+    circling = (group for group in chain.from_iterable(shelves) if standing.circles(group.first))
+    lowest = min(circling, key=lambda group: group.first, default=None)
+    if lowest is None:
+        return None
+    verdict = lowest.verdict(standing)
+    assert verdict.early is not None
+    return verdict.early.result(lowest.first, verdict.depth)
 
 
 def _gravest(found: list[dict[str, AuthorityResult]]) -> AuthorityResult:

@@ -31,6 +31,7 @@ class Group:
 
     __slots__ = (
         "_first",
+        "_limit",
         "_verdict",
         "_version",
         "grant",
@@ -47,6 +48,7 @@ class Group:
         self.is_revoked = is_revoked
         self.limits = AllOf(grant.constraints.values())
         self._first = ""
+        self._limit: int | None = None
         self._version = -1
         self._verdict = ChainVerdict(0)
 
@@ -62,12 +64,13 @@ class Group:
     def verdict(self, standing: Standing) -> ChainVerdict:
         """About the chain above; for a grant of the document nothing can be wrong with it."""
         if self.parent_id is not None and self._version != standing.version:
-            if self._first != self.first or standing.has_changed(
+            limit = None if standing.circles(self.first) else standing.max_depth
+            if (self._first, self._limit) != (self.first, limit) or standing.has_changed(
                 self._verdict.rests_on, self._version
             ):
                 leaf = Link(self.first, self.parent_id, self.grant, self.is_revoked)
-                self._verdict = judge_chain(leaf, standing.roots, standing.find, standing.max_depth)
-                self._first = self.first
+                self._verdict = judge_chain(leaf, standing.roots, standing.find, limit)
+                self._first, self._limit = self.first, limit
             self._version = standing.version
         return self._verdict
 

@@ -175,6 +175,18 @@ class Editor:
         self.sql("UPDATE delegations SET revoked_at = NULL WHERE delegation_id = ?", self.one())
 
 
+def circles(link: Link, document: Authority, links: dict[str, Link]) -> bool:
+    """Whether the way up comes back to where it was, with nothing revoked on it."""
+    seen: set[str] = set()
+    at: Link | None = link
+    while at is not None and at.grant is not None and not at.is_revoked:
+        if at.delegation_id in seen:
+            return True
+        seen.add(at.delegation_id)
+        at = None if at.parent_id in document.grants else links.get(at.parent_id)
+    return False
+
+
 def expected(
     document: Authority, rows: Iterable[DelegationRecord], asked: Action, now: datetime
 ) -> AuthorityResult:
@@ -197,7 +209,8 @@ def expected(
         link = links[name]
         if link.grant is None or not covers_shape(link.grant, asked):
             continue
-        chain = judge_chain(link, document.grants, links.get, document.max_delegation_depth)
+        limit = None if circles(link, document, links) else document.max_delegation_depth
+        chain = judge_chain(link, document.grants, links.get, limit)
         failure = chain.failure_at(now)
         if failure is None and link.grant.expires_at is not None and now > link.grant.expires_at:
             failure = Failure("authority_expired")
