@@ -95,7 +95,7 @@ class Running:
         unit = getattr(self._store, "unit", None)
         try:
             # May lag: after a power cut nobody holds this lease, however long it was.
-            reason = (
+            extended: datetime | str = (
                 self._extend(reservation)
                 if unit is None
                 else unit(lambda: self._extend(reservation), durable=False)
@@ -107,12 +107,16 @@ class Running:
                 described(failure),
             )
             return
-        if reason is not None and self._lost is None:
-            self._lost = reason
-            log.warning("effect %s: %s; its fence will stop it", reservation.effect_key, reason)
+        if isinstance(extended, datetime):
+            self._ends = extended
+        elif self._lost is None:
+            self._lost = extended
+            log.warning(
+                "effect %s: %s; its fence will stop it", reservation.effect_key, _LOST[extended]
+            )
 
-    def _extend(self, reservation: Reservation) -> str | None:
-        """One extension, in one unit; why it is refused, if it is."""
+    def _extend(self, reservation: Reservation) -> datetime | str:
+        """One extension, in one unit: the lease's new end, or why it is refused."""
         key, action_id = reservation.effect_key, reservation.action_id
         now = self._clock()
         see_holder(self._store, reservation, now)  # also of a lease that is lost: somebody may ask
@@ -120,15 +124,15 @@ class Running:
             return self._lost
         record = self._store.get_effect(key)
         reason = _why_lost(record, reservation, now)
-        if reason is not None or record is None or record.lease_expires_at is None:
+        if reason is not None:
             return reason
+        assert record is not None and record.lease_expires_at is not None  # it is live
         until = max(record.lease_expires_at, now + self.call.lease)
         try:
             self._store.extend_lease(key, action_id, until)
         except CTRLRunError:  # by the store's clock, which has the last word
             return "lapsed"
-        self._ends = until
-        return None
+        return until
 
     def outcome_of(self, lost: LeaseLost) -> Outcome:
         """FAILED when the fence of this very attempt stopped it before anything; else nobody knows.

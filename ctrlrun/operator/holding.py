@@ -51,11 +51,12 @@ class HolderStanding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A holder and where it stands; `said` is that in words, raw: `inert` before a screen."""
+    """A holder and where it stood at a moment; `said` is that in words, raw: `inert` before a screen."""
 
     holder: Holder
     standing: HolderStanding
     said: str
+    at: datetime
 
     @property
     def may_act(self) -> bool:
@@ -77,11 +78,12 @@ def holding(
     ending = _ending(reader, record)
     who = f"{holder.host} pid {holder.pid}"
     if ending is EventType.EXECUTION_SUSPENDED:
-        return Holding(holder, HolderStanding.SUSPENDED, f"{who}, suspended: no process is at it")
-    if ending is not None:
-        return Holding(holder, HolderStanding.ENDED, f"{who}, its attempt has ended")
-    standing, told = _look(holder, this_process() if here is None else here, now)
-    return Holding(holder, standing, f"{who}, {told}")
+        standing, told = HolderStanding.SUSPENDED, "suspended: no process is at it"
+    elif ending is not None:
+        standing, told = HolderStanding.ENDED, "its attempt has ended"
+    else:
+        standing, told = _look(holder, this_process() if here is None else here, now)
+    return Holding(holder, standing, f"{who}, {told}", now)
 
 
 def may_act_text(found: Holding) -> str:

@@ -754,3 +754,37 @@ def test_a_unit_that_fails_takes_the_holder_back(
     monkeypatch.setattr(store, "begin_execution", broken)
     assert isinstance(w.caught(), OSError)
     assert (store.get_effect(KEY), store.get_holder(KEY, 1)) == (None, None)
+
+
+def test_an_extension_that_was_not_committed_is_not_counted_on(
+    clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = InMemoryStateStore(clock=clock)
+    w = World(store, clock)
+    beats = Beats(monkeypatch)
+    unit = store.unit
+    broken = threading.Event()
+
+    def uncommitted(work: Callable[[], Any], *, durable: bool) -> Any:
+        def both() -> Any:
+            value = work()
+            if broken.is_set():
+                raise OSError("disk full at the commit")
+            return value
+
+        return unit(both, durable=durable)
+
+    monkeypatch.setattr(store, "unit", uncommitted)
+
+    def executor() -> None:
+        with ctrlrun.keep_alive(OFTEN):
+            broken.set()
+            w.clock.pass_(minutes=4)
+            beats.next_two()
+            assert ctrlrun.remaining(timedelta(0)) == timedelta(minutes=1)
+            w.clock.pass_(minutes=2)
+            with pytest.raises(LeaseLost):
+                ctrlrun.fence()
+        broken.clear()
+
+    assert w.caught(executor=executor) is None

@@ -365,7 +365,8 @@ def _holder_facts(found: Holding | None, glyphs: Glyphs) -> Iterator[Fact]:
         return
     said = glyphs.said(found.said)
     told = line(Span(said, Role.NEEDS)) if found.may_act else line(said)
-    yield Fact("held by", told, whole=True)
+    # A process comes and goes without the store's knowing: what was true when somebody looked.
+    yield Fact("held by", told, line(Span(f"at {clock_text(found.at)}", Role.QUIET)), whole=True)
 
 
 def _sentence(text: str) -> Line:
