@@ -7,7 +7,6 @@ effect. Where the system does not tell, the answer is "unknown", never a guess (
 from __future__ import annotations
 
 import os
-import socket
 import threading
 from dataclasses import dataclass
 from enum import StrEnum
@@ -78,7 +77,14 @@ def _process(pid: int) -> Process:
     """Read once in each process: a child that was forked has another pid, and reads anew."""
     fields = _stat(pid)
     started_at = None if fields is None else _start(fields)
-    return Process(_storable(socket.gethostname()), pid, _boot_id(), started_at)
+    return Process(_storable(_host()), pid, _boot_id(), started_at)
+
+
+def _host() -> str:
+    """The name of this host: without `socket`, which every command would load for it."""
+    if hasattr(os, "uname"):
+        return os.uname().nodename
+    return os.environ.get("COMPUTERNAME", "")
 
 
 def _boot_id() -> str:

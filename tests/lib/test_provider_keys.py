@@ -9,6 +9,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.provider_keys import NAMESPACE, attempt_key_for, idempotency_key_for
@@ -84,3 +86,22 @@ def test_the_page_of_the_format_has_the_namespace_and_the_golden_keys() -> None:
 def test_what_is_no_key(environment: Any, key: Any, attempt: Any) -> None:
     with pytest.raises(InvalidArgument):
         attempt_key_for(environment, key, attempt)
+
+
+_NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+
+
+@given(environment=_NAMES, key=_NAMES, attempt=st.integers(1, 10**6))
+def test_any_key_can_be_made_again(environment: str, key: str, attempt: int) -> None:
+    effect = {"environment": environment, "effect_key": key}
+    assert idempotency_key_for(environment, key) == by_hand(effect)
+    assert attempt_key_for(environment, key, attempt) == by_hand({**effect, "attempt": attempt})
+
+
+@given(st.lists(st.tuples(_NAMES, _NAMES, st.integers(1, 9)), unique=True))
+def test_no_two_attempts_share_a_key(attempts: list[tuple[str, str, int]]) -> None:
+    """Neither with each other nor with an effect: names that run together do not."""
+    effects = {(environment, key) for environment, key, _ in attempts}
+    keys = {attempt_key_for(*each) for each in attempts}
+    keys |= {idempotency_key_for(*each) for each in effects}
+    assert len(keys) == len(attempts) + len(effects)
