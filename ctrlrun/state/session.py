@@ -112,6 +112,10 @@ class Session(ABC):
         """Whether the index of this name is there, so that a statement may ask for it."""
         return True
 
+    def has_table(self, name: str) -> bool:
+        """Whether the side table of this name is there."""
+        return True
+
     def row(self, sql: str, values: Values = ()) -> Row | None:
         """The first row of a read that finds one at most."""
         rows = self.rows(sql, values)
