@@ -607,6 +607,46 @@ async def test_receipts_that_cannot_be_read_are_named(rollout: Shift) -> None:
         assert receipt_id[:12] in look.text
 
 
+async def test_what_cannot_be_counted_is_said_as_long_as_it_is_so(rollout: Shift) -> None:
+    """The page is empty, so the reason stands beside it, and other notices are not covered by it."""
+
+    def places(statement: str) -> None:
+        with closing(sqlite3.connect(rollout.path)) as database, database:
+            database.execute(statement)
+
+    places("UPDATE receipts SET seq = 'x' WHERE seq = 2")
+    async with looking(rollout, size=(120, 40)) as look:
+        assert "cannot be counted: receipts ctr_" in look.lines[2]
+        assert "seq is not an integer" in look.notice
+        await look.does("previous_window", "previous_window", "previous_window")
+        assert look.notice == "this is the shortest window"
+        await look.window("24h")
+        await look.does("sort")
+        for _ in range(2):
+            rollout.passes(seconds=1)
+            look.app.tick()
+            await look.rests()
+        assert "cannot be counted: receipts ctr_" in look.lines[2]
+        assert look.notice.startswith("lists ")
+        places("UPDATE receipts SET seq = 2 WHERE seq = 'x'")
+        rollout.passes(seconds=6)
+        look.app.tick()
+        await look.rests()
+        assert "cannot be counted" not in look.text
+        assert "8 times" in look.text
+
+
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (120, 40)])
+@pytest.mark.parametrize("window", WINDOWS)
+async def test_a_blank_stands_before_the_bars(
+    night: Shift, size: tuple[int, int], window: str
+) -> None:
+    night.call(night.refund(1000, "just_now"))
+    async with looking(night, size=size) as look:
+        await look.window(window)
+        assert re.search(r"calls, by [a-z0-9 ]+ [▁▂▃▄▅▆▇█…]", look.text)
+
+
 async def test_a_store_that_cannot_be_read_leaves_the_numbers_quiet(
     rollout: Shift, tmp_path: Path
 ) -> None:

@@ -110,6 +110,9 @@ class StatsView(CountingScreen, inherit_bindings=False):
 
     def _how_far(self) -> Line:
         report = self.report
+        if self.failed is not None and self.console_app.live.is_live:
+            why = self.console_app.glyphs.said(self.failed)
+            return (Span(f"cannot be counted: {why}", Role.NEEDS),)
         if report is None or report.window is not self.window:
             return (Span("counting", Role.NEEDS),)
         if not report.progress.done:
@@ -150,7 +153,7 @@ class StatsView(CountingScreen, inherit_bindings=False):
             end = "longest" if step > 0 else "shortest"
             self.console_app.say_of_key(f"this is the {end} window")
             return
-        self.window = windows[here]
+        self.window, self.failed = windows[here], None
         self._count_now()
         self.dim()
         self.show_view_line()
