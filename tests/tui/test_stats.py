@@ -270,7 +270,7 @@ async def test_enter_shows_them_and_escape_comes_back(
 ) -> None:
     shift = copied(written, scene, tmp_path)
     async with looking(shift, size=(120, 40)) as look:
-        for row, number in look.numbers[:]:
+        for row, number in look.numbers[::4]:  # each was counted above; here it is opened
             page = look.view.page
             page.go_to(row)
             page.number = number.name
