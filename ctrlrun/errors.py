@@ -17,6 +17,7 @@ CTRLRunError
 ├── NotExecuted            raised by an executor: the remote did nothing
 ├── Suspended              raised by an executor: to be continued
 ├── IdentityError          a credential was rejected or has expired
+├── AmbiguousWrite         nobody knows whether the store took a write
 ├── SchemaMismatch         the store's format is not one that this build knows
 ├── DamagedRow             a stored row cannot be read
 └── MissingDependency      an optional extra is not installed
@@ -197,6 +198,10 @@ class Suspended(CTRLRunError):
 
 class IdentityError(CTRLRunError):
     """A credential was rejected or has expired."""
+
+
+class AmbiguousWrite(CTRLRunError):
+    """The connection broke while the store committed: the write is there whole, or not at all."""
 
 
 class SchemaMismatch(CTRLRunError):

@@ -11,7 +11,10 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
+
+from ctrlrun.effect import EffectRecord
 
 Row = tuple[Any, ...]
 Values = Sequence[Any]
@@ -27,6 +30,24 @@ class Cursor(Protocol):
     def rowcount(self) -> int: ...
     def fetchone(self) -> Any: ...
     def fetchall(self) -> list[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EffectChange:
+    """A step of an effect inside a transaction.
+
+    `state` and `action_id` are what stands after it, `before` the states it starts from (none: there
+    was no record), `renews` that it takes over what another attempt left. `at` is its time.
+    """
+
+    effect_key: str
+    action_id: str
+    state: str
+    before: tuple[str, ...]
+    at: str
+    renews: bool = False
+    record: EffectRecord | None = None
+    """A record that is new."""
 
 
 class Session(ABC):
@@ -111,6 +132,10 @@ class Session(ABC):
     def has_index(self, name: str) -> bool:
         """Whether the index of this name is there, so that a statement may ask for it."""
         return True
+
+    def note_effect(self, change: EffectChange) -> None:
+        """Hear what the transaction does to an effect: for a session that may lose its commit."""
+        return
 
     def row(self, sql: str, values: Values = ()) -> Row | None:
         """The first row of a read that finds one at most."""

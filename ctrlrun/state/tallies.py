@@ -36,7 +36,6 @@ from ctrlrun.state.tally import (
     word,
 )
 
-_LAST_TIE = 2**63 - 1
 # Not MAX: nothing but this is answered by one look at the chain's own index.
 _HIGHEST = "SELECT seq FROM receipts WHERE seq IS NOT NULL ORDER BY seq DESC LIMIT 1"
 _LOWEST = -(2**63)
@@ -44,8 +43,6 @@ _BEHIND = "~"  # sorts behind whatever can follow the hour in a time
 _MINUTE = 16  # characters of a time in a column up to its minute; up to its hour, 13
 _HOUR = 13
 _WIDTHS: dict[Timed, int] = {"": 0, "hour": _HOUR, "minute": _MINUTE}
-# Requests for approval are what the worst ten minutes are made of: those are told by the minute.
-_ASKED = "f >= '[\"approve\"' AND f < '[\"approve#'"
 _LONGEST_NAMED = 100
 
 
@@ -68,14 +65,14 @@ class TallyReads(Reads):
         )
         if row is None:
             row = self._row(_HIGHEST)
-            return _place(0 if row is None else row[0])
+            return _place(0 if row is None else row[0], self._dialect.last_tie)
         # A late one stands behind others, so that the first by time need not be the first of them.
         # Where most receipts are in the window the chain is walked, else the index of times.
         first = "MIN(seq)" if row[0] < row[1] / 2 else "MIN(COALESCE(seq, 0))"
         row = self._row(
             f"SELECT {first} FROM receipts WHERE seq IS NOT NULL AND ts{by} >= ?", (start,)
         )
-        return _place(row[0] - 1 if row is not None else 0)
+        return _place(row[0] - 1 if row is not None else 0, self._dialect.last_tie)
 
     def receipts_tally(
         self,
@@ -90,7 +87,9 @@ class TallyReads(Reads):
         """
         check_page(None, after, limit)
         order = self._dialect.stored["receipts"]
-        place = (None, 0) if after == START else keyset.parse_cursor(after, order)
+        place = (
+            (None, self._dialect.first_tie) if after == START else keyset.parse_cursor(after, order)
+        )
         end = None if through is None else _end_of(through, order)
         with self._sessions.current() as session:
             if place[0] is None:
@@ -127,7 +126,7 @@ class TallyReads(Reads):
         return ends[0], ends[1]
 
     def _unchained(
-        self, session: Session, stretch: Stretch, tie: int, limit: int
+        self, session: Session, stretch: Stretch, tie: Any, limit: int
     ) -> TallyPage | None:
         """The next ones from before the chain; None when there is none."""
         name = self._dialect.stored["receipts"].tie
@@ -141,7 +140,7 @@ class TallyReads(Reads):
         bound = f"seq IS NULL AND {name} > ? AND {name} <= ?"
         page = self._counted(session, stretch, "receipts", bound, [tie, looked[1]])
         return replace(
-            page, looked_at=looked[0], left=_highest(session), after=f"[null,{looked[1]}]"
+            page, looked_at=looked[0], left=_highest(session), after=json.dumps([None, looked[1]])
         )
 
     def _chained(
@@ -165,7 +164,7 @@ class TallyReads(Reads):
         else:
             page = self._counted(session, stretch, "receipts", *bound)
         left = max(0, highest - last)
-        return replace(page, looked_at=count, left=left, after=_place(last))
+        return replace(page, looked_at=count, left=left, after=_place(last, self._dialect.last_tie))
 
     def _within_an_hour(
         self, session: Session, stretch: Stretch, source: str, bound: str, values: list[Any]
@@ -205,7 +204,7 @@ class TallyReads(Reads):
             key, _ = _key(Stretch(timed="hour"), by)
             rows = session.rows(
                 f"SELECT {key} AS said, COUNT(*) FROM (SELECT {self._dialect.tally_facts} AS f, ts "
-                f"{inner}) AS stretch WHERE {_ASKED} GROUP BY said",
+                f"{inner}) AS stretch WHERE {_asked(by)} GROUP BY said",
                 values,
             )
             found += _tallies(rows)[0]
@@ -231,7 +230,7 @@ class TallyReads(Reads):
             strange = session.rows(
                 f"SELECT receipt_id, json, hash FROM (SELECT receipt_id, json, hash, {key} AS said "
                 f"FROM (SELECT receipt_id, json, hash, {facts}{rest}) AS stretch) AS strange "
-                f"WHERE said IS NULL OR CAST(said AS BLOB) IN ({marks})",
+                f"WHERE said IS NULL OR {self._dialect.as_bytes('said')} IN ({marks})",
                 [*key_values, *values, *unread],
             )
             more, damaged = _read_singly(strange, stretch)
@@ -292,9 +291,10 @@ class TallyReads(Reads):
 
     def _took(self, condition: str, values: list[Any]) -> tuple[timedelta | None, timedelta | None]:
         """The median and the 95th percentile of the time from request to answer."""
+        by = self._dialect.byte_order
         answered = (
             "CASE WHEN granted_at IS NOT NULL THEN granted_at WHEN status = 'denied' THEN "
-            "(SELECT MIN(events.ts) FROM events WHERE events.approval_id = approvals.approval_id "
+            f"(SELECT MIN(events.ts{by}) FROM events WHERE events.approval_id = approvals.approval_id "
             "AND events.type = 'APPROVAL_DENIED') END"
         )
         seconds = self._dialect.seconds_between("created_at", "answered_at")
@@ -321,9 +321,14 @@ class TallyReads(Reads):
         return median, p95
 
 
-def _place(seq: int) -> str:
+def _asked(by: str) -> str:
+    """Requests for approval are what the worst ten minutes are made of: told by the minute."""
+    return f"f{by} >= '[\"approve\"' AND f{by} < '[\"approve#'"
+
+
+def _place(seq: int, last_tie: Any) -> str:
     """The cursor behind the receipt with this place in the chain."""
-    return f"[{seq},{_LAST_TIE}]"
+    return json.dumps([seq, last_tie], separators=(",", ":"))
 
 
 def _end_of(through: str, order: Order) -> int | None:
@@ -359,7 +364,7 @@ def _key(stretch: Stretch, by: str) -> tuple[str, list[Any]]:
         values.append(column_time(stretch.split))
     otherwise = "f"
     if stretch.timed:
-        cases.append(f"WHEN {_ASKED} THEN f || COALESCE(substr(ts, 1, {_MINUTE}), '')")
+        cases.append(f"WHEN {_asked(by)} THEN f || COALESCE(substr(ts, 1, {_MINUTE}), '')")
         otherwise = f"f || COALESCE(substr(ts, 1, {_WIDTHS[stretch.timed]}), '')"
     if not cases:
         return "f", values
