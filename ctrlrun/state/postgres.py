@@ -6,6 +6,7 @@ And what reads it, and answers in one that is there, without ever making or migr
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.state import postgres_open
@@ -60,9 +61,7 @@ class PostgresStateStore(_Opened, SettledPages, SettledWrites, RelationalStore):
     for another application's tables or another format. Rules: docs/stores.md.
     """
 
-    def __init__(
-        self, url: str, *, clock: Clock = utc_now, schema: str = DEFAULT_SCHEMA
-    ) -> None:
+    def __init__(self, url: str, *, clock: Clock = utc_now, schema: str = DEFAULT_SCHEMA) -> None:
         sessions, dialect = self._open(url, schema, lambda c: self._prepare(c, clock))
         super().__init__(sessions, dialect, clock)
 
@@ -83,9 +82,9 @@ class PostgresStateStore(_Opened, SettledPages, SettledWrites, RelationalStore):
 class ExistingPostgresStore(PostgresStateStore):
     """A store for answers: with `extend=False` not changed by being opened.
 
-    With `extend` it is brought to this build's head; an absent or empty schema, and one that is no
-    store, is refused in either case. Raises StoreNotFound for a schema that is not there, else
-    SchemaMismatch.
+    With `extend` it is given the indexes that it lacks; its format is left to the agents and to
+    `ctrlrun migrate`. Raises StoreNotFound for a schema that is not there, and SchemaMismatch for
+    one that holds no store at this build's head.
     """
 
     def __init__(
@@ -94,18 +93,13 @@ class ExistingPostgresStore(PostgresStateStore):
         *,
         clock: Clock = utc_now,
         schema: str = DEFAULT_SCHEMA,
-        migrate: bool = False,
         extend: bool,
     ) -> None:
-        self._migrate = migrate
         self._extend = extend
         super().__init__(url, clock=clock, schema=schema)
 
     def _prepare(self, connection: Connection, clock: Clock) -> None:
-        if self._migrate:
-            postgres_open.check_present(connection, self.schema)
-        else:
-            postgres_open.check_ready(connection, self.schema)
+        postgres_open.check_ready(connection, self.schema)
         if self._extend:
             super()._prepare(connection, clock)
 
@@ -117,10 +111,18 @@ class PostgresReader(_Opened, SettledPages, RelationalReader):
     this build's head: a reader brings nothing there.
     """
 
-    def __init__(
-        self, url: str, *, clock: Clock = utc_now, schema: str = DEFAULT_SCHEMA
-    ) -> None:
+    def __init__(self, url: str, *, clock: Clock = utc_now, schema: str = DEFAULT_SCHEMA) -> None:
         sessions, dialect = self._open(
             url, schema, lambda c: postgres_open.check_ready(c, self.schema)
         )
         super().__init__(sessions, dialect, clock)
+
+
+def migrate(url: str, schema: str, clock: Clock) -> tuple[str, ...]:
+    """Bring a store that exists to head; what that took, by whomever, in the order of applying."""
+    with closing(postgres_open.open_connection(url)) as connection:
+        postgres_open.check_present(connection, schema)
+        before = frozenset(postgres_open.applied_steps(connection, schema))
+        postgres_open.bring_to_head(connection, schema, clock)
+        after = postgres_open.applied_steps(connection, schema)
+    return tuple(step for step in after if step not in before)

@@ -157,7 +157,8 @@ def _is_what_was_made(change: EffectChange, record: EffectRecord) -> bool:
         and record.state == change.state
         and record.created_at == made.created_at
         and column_time(record.updated_at) == change.at
-        and record.lease_expires_at == (made.lease_expires_at if record.state in HELD_STATES else None)
+        and record.lease_expires_at
+        == (made.lease_expires_at if record.state in HELD_STATES else None)
     )
 
 

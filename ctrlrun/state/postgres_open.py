@@ -15,6 +15,7 @@ from typing import Any
 from ctrlrun.clock import Clock, column_timestamp
 from ctrlrun.errors import InvalidArgument, SchemaMismatch, StoreNotFound
 from ctrlrun.state import schema as formats
+from ctrlrun.state.masking import without_passwords
 from ctrlrun.state.postgres_schema import (
     EXTENSION_LEDGER,
     EXTENSIONS,
@@ -30,8 +31,6 @@ log = logging.getLogger("ctrlrun.postgres")
 DEFAULT_SCHEMA = "public"
 _SCHEMA = re.compile(r"[A-Za-z0-9_]{1,63}")
 _TIMEOUT = re.compile(r"[0-9]+(ms|s|min|h|)")
-_CREDENTIALS = re.compile(r"(://[^:@/]*):.*@", re.DOTALL)
-_PASSWORD = re.compile(r"(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^&\s]*)")
 _INSUFFICIENT = "42501"
 
 Connect = Callable[[str], Connection]
@@ -72,32 +71,10 @@ def open_connection(url: str) -> Connection:
             fallback_application_name="ctrlrun",
         )
     except psycopg.Error as error:
-        said = _without_passwords(str(error), url)
+        said = without_passwords(str(error), url)
         if said == str(error):
             raise
         raise type(error)(said) from None
-
-
-def masked(url: str) -> str:
-    """A connection string, URL or keywords, without its passwords."""
-    return _PASSWORD.sub(r"\1***", _CREDENTIALS.sub(r"\1:***@", url))
-
-
-def _without_passwords(text: str, url: str) -> str:
-    """A message without what the connection string keeps secret, wherever it quotes that."""
-    secrets = [match.group(2).strip("'") for match in _PASSWORD.finditer(url)]
-    shown = masked(url)
-    if shown != url:
-        text = text.replace(url, shown)
-    found = re.search(r"://[^:@/]*:(.*)@", url, re.DOTALL)
-    if found is not None:
-        secrets.append(found.group(1))
-    with contextlib.suppress(Exception):  # a string that cannot be parsed has no password to find
-        parsed = driver().conninfo.conninfo_to_dict(url)
-        secrets.append(str(parsed.get("password") or ""))
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
 
 
 # --- looking -------------------------------------------------------------------------------------
@@ -327,10 +304,9 @@ def drop_schema(url: str, schema: str, *, timeout: str = "10s") -> None:
     name = check_schema(schema)
     if _TIMEOUT.fullmatch(timeout) is None:
         raise InvalidArgument(f"a timeout is a number with ms, s, min or h, not {timeout!r}")
-    with contextlib.closing(open_connection(url)) as connection:
-        with connection.transaction():
-            connection.execute(f"SET LOCAL lock_timeout TO '{timeout}'")
-            connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+    with contextlib.closing(open_connection(url)) as connection, connection.transaction():
+        connection.execute(f"SET LOCAL lock_timeout TO '{timeout}'")
+        connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
 
 
 def first_look(

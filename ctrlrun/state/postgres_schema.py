@@ -90,8 +90,7 @@ _RECEIPT_CHAIN = (
     "ALTER TABLE {s}.receipts ADD COLUMN IF NOT EXISTS seq BIGINT",
     'ALTER TABLE {s}.receipts ADD COLUMN IF NOT EXISTS prev_hash TEXT COLLATE "C"',
     'ALTER TABLE {s}.receipts ADD COLUMN IF NOT EXISTS hash TEXT COLLATE "C"',
-    "CREATE UNIQUE INDEX IF NOT EXISTS receipts_by_seq "
-    "ON {s}.receipts (seq) WHERE seq IS NOT NULL",
+    "CREATE UNIQUE INDEX IF NOT EXISTS receipts_by_seq ON {s}.receipts (seq) WHERE seq IS NOT NULL",
     """CREATE TABLE IF NOT EXISTS {s}.receipt_chain (
         id INTEGER PRIMARY KEY CHECK (id = 1),
         seq BIGINT NOT NULL,

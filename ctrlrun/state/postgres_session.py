@@ -57,7 +57,8 @@ class Trace:
         if first.effect_key != change.effect_key:
             return self
         return replace(
-            self, change=replace(change, before=first.before, record=first.record, renews=first.renews)
+            self,
+            change=replace(change, before=first.before, record=first.record, renews=first.renews),
         )
 
 

@@ -20,6 +20,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from ctrlrun.receipt import GENESIS_HASH
+
 SHARED = "CTRL_TESTS_POSTGRES"
 """Names a server that is there already, for a machine that has one; else one is started."""
 
@@ -89,6 +91,36 @@ def new_schema() -> str:
     with psycopg.connect(server_url(), autocommit=True) as connection:
         connection.execute(f'CREATE SCHEMA "{name}"')
     return name
+
+
+_spare: list[str] = []
+_EMPTIED = [
+    "effects",
+    "continuations",
+    "approvals",
+    "receipts",
+    "events",
+    "delegations",
+    "receipt_chain",
+]
+
+
+def borrow() -> str:
+    """A schema whose tables, if there are any, are empty."""
+    return _spare.pop() if _spare else new_schema()
+
+
+def give_back(schema: str) -> None:
+    """Empty a schema's tables for whoever borrows it next."""
+    if schema in _spare:
+        return
+    tables = ", ".join(f"{{s}}.{name}" for name in _EMPTIED)
+    run(
+        schema,
+        f"TRUNCATE {tables} RESTART IDENTITY",
+        f"INSERT INTO {{s}}.receipt_chain VALUES (1, 0, '{GENESIS_HASH}')",
+    )
+    _spare.append(schema)
 
 
 def drop(schema: str) -> None:

@@ -7,17 +7,29 @@ from pathlib import Path
 
 import pytest
 
+from ctrlrun.postgres import PostgresStateStore
 from ctrlrun.state import InMemoryStateStore, UnitStateStore
 from ctrlrun.state.sqlite import SQLiteStateStore
 from tests.lib.store_suite.helpers import FakeClock
+from tests.pg.server import borrow, give_back, server_url
 
-BACKENDS = ("memory", "sqlite")
+BACKENDS = ("memory", "sqlite", "postgres")
+
+
+class PooledPostgresStore(PostgresStateStore):
+    """A store whose schema is another one's after it is closed: making one takes its time."""
+
+    def close(self) -> None:
+        super().close()
+        give_back(self.schema)
 
 
 def open_store(backend: str, path: Path, clock: FakeClock) -> UnitStateStore:
     """A new store; nothing here is about power cuts, so the disk may lag."""
     if backend == "memory":
         return InMemoryStateStore(clock=clock)
+    if backend == "postgres":
+        return PooledPostgresStore(server_url(), clock=clock, schema=borrow())
     return SQLiteStateStore(path / "state.db", clock=clock, durability="normal")
 
 

@@ -17,14 +17,16 @@ from hypothesis import strategies as st
 
 from ctrlrun.action import Principal
 from ctrlrun.conditions import Decision
+from ctrlrun.postgres import PostgresStateStore
 from ctrlrun.receipt import EventType, Receipt, ReceiptResult
 from ctrlrun.state import InMemoryStateStore, SQLiteReader, SQLiteStateStore, UnitStateStore
 from ctrlrun.state.page import START
 from ctrlrun.state.sqlite_tally import TALLY_INDEX
 from ctrlrun.state.tally import AnswerTally, ReceiptFacts, Stretch, TallyPage, facts_of
 from tests.lib.store_suite.helpers import SECOND, START_TIME, FakeClock, event, receipt, request
+from tests.pg.server import borrow, give_back, server_url
 
-STORES = ("memory", "sqlite", "sqlite without its index")
+STORES = ("memory", "sqlite", "sqlite without its index", "postgres")
 HOUR = timedelta(hours=1)
 TIMES = [
     START_TIME.replace(microsecond=0),
@@ -67,12 +69,18 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def make(backend: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], UnitStateStore]:
+def make(
+    request: pytest.FixtureRequest, backend: str, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], UnitStateStore]:
     """Makes a store of its own for each call."""
 
     def new() -> UnitStateStore:
         if backend == "memory":
             return InMemoryStateStore()
+        if backend == "postgres":
+            schema = borrow()
+            request.addfinalizer(lambda: give_back(schema))
+            return PostgresStateStore(server_url(), schema=schema)
         path = tmp_path_factory.mktemp("store") / "state.db"
         store = SQLiteStateStore(path, durability="normal")
         if backend != "sqlite":
