@@ -18,12 +18,13 @@ from functools import cache
 from pathlib import Path
 
 import psycopg
-import pytest
 
 from ctrlrun.receipt import GENESIS_HASH
 
 SHARED = "CTRL_TESTS_POSTGRES"
 """Names a server that is there already, for a machine that has one; else one is started."""
+
+MOST_CONNECTIONS = "400"
 
 
 @cache
@@ -53,8 +54,13 @@ def _started(home: Path) -> str:
     url: str = server.get_uri()
     with psycopg.connect(url, autocommit=True) as connection:
         # Nothing here is about power cuts.
-        connection.execute("ALTER SYSTEM SET fsync TO off")
-        connection.execute("SELECT pg_reload_conf()")
+        (most,) = connection.execute("SHOW max_connections").fetchone() or ("",)
+        if most != MOST_CONNECTIONS:
+            connection.execute("ALTER SYSTEM SET fsync TO off")
+            connection.execute(f"ALTER SYSTEM SET max_connections TO {MOST_CONNECTIONS}")
+    if most != MOST_CONNECTIONS:
+        server.stop()
+        server.ensure_postgres_running()
     atexit.register(_end, home, server)
     return url
 
@@ -156,9 +162,3 @@ def run(schema: str, *statements: str) -> None:
     with psycopg.connect(server_url(), autocommit=True) as connection:
         for statement in statements:
             connection.execute(statement.replace("{s}", f'"{schema}"'))  # type: ignore[arg-type]
-
-
-@pytest.fixture
-def schema() -> Iterator[str]:
-    with a_schema() as name:
-        yield name
