@@ -117,16 +117,19 @@ def borrow() -> str:
 
 
 def give_back(schema: str) -> None:
-    """Empty a schema's tables for whoever borrows it next."""
-    if schema in _spare:
-        return
+    """Let somebody else borrow a schema."""
+    empty(schema)
+    _spare.append(schema)
+
+
+def empty(schema: str) -> None:
+    """Empty a schema's tables, as they are in a new one."""
     tables = ", ".join(f"{{s}}.{name}" for name in _EMPTIED)
     run(
         schema,
         f"TRUNCATE {tables} RESTART IDENTITY",
         f"INSERT INTO {{s}}.receipt_chain VALUES (1, 0, '{GENESIS_HASH}')",
     )
-    _spare.append(schema)
 
 
 def drop(schema: str) -> None:

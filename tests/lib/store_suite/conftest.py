@@ -16,25 +16,20 @@ from tests.pg.server import borrow, give_back, server_url
 BACKENDS = ("memory", "sqlite", "postgres")
 
 
-class PooledPostgresStore(PostgresStateStore):
-    """A store whose schema is another one's after it is closed: making one takes its time."""
-
-    is_given_back = False
-
-    def close(self) -> None:
-        super().close()
-        if not self.is_given_back:
-            self.is_given_back = True
-            give_back(self.schema)
-
-
 def open_store(backend: str, path: Path, clock: FakeClock) -> UnitStateStore:
     """A new store; nothing here is about power cuts, so the disk may lag."""
     if backend == "memory":
         return InMemoryStateStore(clock=clock)
     if backend == "postgres":
-        return PooledPostgresStore(server_url(), clock=clock, schema=borrow())
+        return PostgresStateStore(server_url(), clock=clock, schema=borrow())
     return SQLiteStateStore(path / "state.db", clock=clock, durability="normal")
+
+
+def let_go(store: UnitStateStore) -> None:
+    """Close a store; a schema is another test's then: making one takes its time."""
+    store.close()
+    if isinstance(store, PostgresStateStore):
+        give_back(store.schema)
 
 
 @pytest.fixture
@@ -52,7 +47,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 def store(backend: str, tmp_path: Path, clock: FakeClock) -> Iterator[UnitStateStore]:
     opened = open_store(backend, tmp_path, clock)
     yield opened
-    opened.close()
+    let_go(opened)
 
 
 @pytest.fixture
@@ -64,11 +59,11 @@ def new_store(
 
     def make(clock: FakeClock) -> UnitStateStore:
         if backend == "postgres" and opened:  # one server for all of them: one example at a time
-            opened.pop().close()
+            let_go(opened.pop())
         made = open_store(backend, tmp_path_factory.mktemp("store"), clock)
         opened.append(made)
         return made
 
     yield make
     for made in opened:
-        made.close()
+        let_go(made)

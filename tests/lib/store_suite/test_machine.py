@@ -23,7 +23,7 @@ from ctrlrun.errors import (
     InvalidArgument,
 )
 from ctrlrun.receipt import verify_chain
-from tests.lib.store_suite.conftest import BACKENDS, open_store
+from tests.lib.store_suite.conftest import BACKENDS, let_go, open_store
 from tests.lib.store_suite.helpers import (
     LEASE,
     SECOND,
@@ -93,7 +93,7 @@ class Calls(RuleBasedStateMachine):
         self.model = Model()
 
     def teardown(self) -> None:
-        self.store.close()
+        let_go(self.store)
         self.folder.cleanup()
 
     # --- the model's verdicts ----------------------------------------------------------------
