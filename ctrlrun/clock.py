@@ -18,6 +18,9 @@ Clock = Callable[[], datetime]
 LONGEST = timedelta(days=365_000)
 """What may be waited for: its end is still a date."""
 
+_FIRST = datetime.min.replace(tzinfo=UTC)
+_LAST = datetime.max.replace(tzinfo=UTC)
+
 _tokens: ContextVar[Iterator[str] | None] = ContextVar("ctrlrun_id_tokens", default=None)
 
 
@@ -42,14 +45,25 @@ def counted_ids(start: int = 1) -> Iterator[None]:
         _tokens.reset(token)
 
 
+def in_utc(moment: datetime) -> datetime:
+    """An aware time in UTC.
+
+    Some hours at either end of the calendar have no date there: they are its first or last moment.
+    """
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        return _LAST if moment.year > 1 else _FIRST
+
+
 def iso_timestamp(moment: datetime) -> str:
     """`YYYY-MM-DDTHH:MM:SS.mmmZ`, UTC, truncated to milliseconds: the form in JSON documents."""
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    return in_utc(moment).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def column_timestamp(moment: datetime) -> str:
     """`YYYY-MM-DDTHH:MM:SS[.ffffff]+00:00`: the form in the columns of a store."""
-    return moment.astimezone(UTC).isoformat()
+    return in_utc(moment).isoformat()
 
 
 def parse_timestamp(text: str) -> datetime:

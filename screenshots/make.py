@@ -21,12 +21,15 @@ ROOT = FOLDER.parent
 PICTURES: Mapping[str, tuple[str, ...]] = {
     "inbox": ("--view", "inbox"),
     "inbox-120x40": ("--view", "inbox", "--size", "120x40"),
+    "stats-120x40": ("--view", "stats", "--size", "120x40"),
     **{
         name: ("--view", name)
         for name in (
             "effects",
             "receipts",
             "events",
+            "stats",
+            "authority",
             "inspect",
             "handover",
             "help",
@@ -36,6 +39,8 @@ PICTURES: Mapping[str, tuple[str, ...]] = {
             "resolve",
             "review",
             "deny-marked",
+            "delegate",
+            "revoke",
         )
     },
 }

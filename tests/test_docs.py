@@ -154,7 +154,7 @@ def test_every_sign_is_documented() -> None:
     assert pairs == {(getattr(UNICODE, name), getattr(ASCII, name)) for name in states}
 
 
-_NOT_STATES = {"middle", "rule", "side", "corners", "up", "down", "ascii", "ascii_only"}
+_NOT_STATES = {"middle", "rule", "side", "corners", "up", "down", "bars", "ascii", "ascii_only"}
 
 
 # --- errors, types, states -----------------------------------------------------------------------

@@ -106,11 +106,13 @@ class _Walk:
 def judge_chain(
     leaf: Link, roots: Mapping[str, Grant], find: Find, max_depth: int | None
 ) -> ChainVerdict:
-    """The verdict about the chain above `leaf`, at most `max_depth` rows of it (None: all)."""
-    walk = _walk(leaf, roots, find)
+    """The verdict about the chain above `leaf`, at most `max_depth` rows of it.
+
+    None: all of it, for a chain that may lead in a circle. That is one at any length: it denies
+    outright, and no limit may hide it.
+    """
+    walk = _walk(leaf, roots, find, None if max_depth is None else max(max_depth, 1))
     rests_on = walk.ids
-    if max_depth is not None:
-        walk = _cut(walk, max_depth)
     depth = len(walk.above) + 1
     early = _early(leaf, walk)
     if early is not None:
@@ -129,12 +131,17 @@ def judge_chain(
     return ChainVerdict(depth, rests_on, None, late, expiries)
 
 
-def _walk(leaf: Link, roots: Mapping[str, Grant], find: Find) -> _Walk:
-    """Up to a grant of the document, a gap, a circle, or a row that tells no parent."""
+def _walk(leaf: Link, roots: Mapping[str, Grant], find: Find, limit: int | None) -> _Walk:
+    """Up to a grant of the document, a gap, a circle, a row that tells no parent, or the limit.
+
+    What stands higher than that is not looked at, so that no chain costs more than it may.
+    """
     above: list[Link] = []
     seen = {leaf.delegation_id}
     at = leaf
     while at.grant is not None:
+        if len(above) == limit:
+            return _Walk(tuple(above), is_cut=True)
         parent_id = at.parent_id
         root = roots.get(parent_id)
         if root is not None:
@@ -148,17 +155,6 @@ def _walk(leaf: Link, roots: Mapping[str, Grant], find: Find) -> _Walk:
         seen.add(parent_id)
         at = parent
     return _Walk(tuple(above))
-
-
-def _cut(walk: _Walk, max_depth: int) -> _Walk:
-    """The walk as far as the depth lets it go: what stands higher is not looked at.
-
-    A circle is one at any length: it denies outright, and no limit may hide it.
-    """
-    limit = max(max_depth, 1)
-    if walk.cycle_at is not None or len(walk.above) < limit:
-        return walk
-    return _Walk(walk.above[:limit], is_cut=True)
 
 
 def _early(leaf: Link, walk: _Walk) -> Failure | None:

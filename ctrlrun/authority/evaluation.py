@@ -15,7 +15,6 @@ from heapq import merge
 from itertools import chain
 
 from ctrlrun.action import Action
-from ctrlrun.authority.chain import Failure
 from ctrlrun.authority.grants import Grant
 from ctrlrun.authority.records import (
     DelegationChanges,
@@ -24,7 +23,7 @@ from ctrlrun.authority.records import (
     is_follower,
     row_of,
 )
-from ctrlrun.authority.shelves import Group, Shelf
+from ctrlrun.authority.shelves import Shelf
 from ctrlrun.authority.standing import Standing
 from ctrlrun.authority.verdict import (
     AUTHORITY_CONSTRAINT,
@@ -67,10 +66,10 @@ class Evaluator:
                     continue  # another thread knows more by now: look again from there
                 try:
                     standing.take(changes)
+                    return _judge(standing, action, now)
                 except BaseException:
-                    standing.forget()
+                    standing.forget()  # an interrupt may have left it between two steps
                     raise
-                return _judge(standing, action, now)
 
     def _standing(self, store: DelegationReader) -> tuple[Standing, threading.RLock]:
         if self._known.pid != os.getpid():
@@ -135,9 +134,6 @@ def _whole(store: DelegationReader, *, include_revoked: bool) -> DelegationChang
 # --- judging -------------------------------------------------------------------------------------
 
 
-_CONSTRAINT = Failure(AUTHORITY_CONSTRAINT)
-
-
 def _judge(standing: Standing, action: Action, now: datetime) -> AuthorityResult:
     unreadable = standing.unreadable
     if unreadable is not None:
@@ -147,35 +143,24 @@ def _judge(standing: Standing, action: Action, now: datetime) -> AuthorityResult
         circle = _circle(standing, shelves)
         if circle is not None:
             return circle
-    refusals: dict[str, AuthorityResult] = {}
-    live = (shelf.live(now) for shelf in shelves)
-    for grant_id, group in merge(*live, key=lambda pair: pair[0]):
-        depth = group.depth(standing)
-        failure = _failure(standing, group, action, now)
-        if failure is None:
+    candidates = (shelf.candidates(action.arguments, now) for shelf in shelves)
+    for grant_id, group in merge(*candidates, key=lambda pair: pair[0]):
+        if group.covers(standing, action, now):
+            depth = group.depth(standing)
             delegation_id = None if depth is None else grant_id
             return AuthorityResult(True, AUTHORITY_GRANT, grant_id, delegation_id, depth or 0)
-        if failure.reason not in refusals:
-            refusals[failure.reason] = failure.result(grant_id, depth)
-    return _gravest([refusals, *(shelf.past(standing, now) for shelf in shelves)])
+    return _gravest([shelf.refusals(standing, now) for shelf in shelves])
 
 
 def _circle(standing: Standing, shelves: list[Shelf]) -> AuthorityResult | None:
     """A circle denies whatever other grants say: somebody wrote it past all checks."""
-    found = {}
-    for group in chain.from_iterable(shelves):
-        verdict = group.verdict(standing)
-        if verdict.early is not None and verdict.early.reason == AUTHORITY_UNREADABLE:
-            found[group.first] = verdict.early.result(group.first, verdict.depth)
-    return found[min(found)] if found else None
-
-
-def _failure(standing: Standing, group: Group, action: Action, now: datetime) -> Failure | None:
-    """The gravest reason why a group does not cover an action of its shape."""
-    failure = group.failure_at(standing, now)
-    if failure is not None:
-        return failure
-    return None if group.limits.hold(action.name, action.arguments) else _CONSTRAINT
+    circling = (group for group in chain.from_iterable(shelves) if standing.circles(group.first))
+    lowest = min(circling, key=lambda group: group.first, default=None)
+    if lowest is None:
+        return None
+    verdict = lowest.verdict(standing)
+    assert verdict.early is not None
+    return verdict.early.result(lowest.first, verdict.depth)
 
 
 def _gravest(found: list[dict[str, AuthorityResult]]) -> AuthorityResult:

@@ -197,7 +197,7 @@ def _escalation(
     reason: str, parent_id: str, problem: str, dimension: str | None = None
 ) -> AuthorityEscalation:
     return AuthorityEscalation(
-        f"{reason}: {parent_id}: {problem}",
+        f"{reason}: {parent_id or repr(parent_id)}: {problem}",
         reason=reason,
         parent_id=parent_id,
         dimension=dimension,

@@ -81,6 +81,8 @@ def grant_from_yaml(text: str, *, source: str = "<string>") -> Grant:
     mapping = read_document(text, source=source)
     if "id" in mapping:
         raise PolicyError(f"{source}: id is assigned, not chosen: leave it out")
+    _refuse_mode(mapping, source)
+    refuse_unknown_keys(mapping, _GRANT_KEYS[1:], source)
     return _built("", mapping, source)
 
 
@@ -112,9 +114,7 @@ def _grant(item: object, where: str) -> Grant:
 
 
 def _built(grant_id: str, mapping: Mapping[Any, Any], where: str) -> Grant:
-    """The grant of a mapping, whose id was looked at."""
-    _refuse_mode(mapping, where)
-    refuse_unknown_keys(mapping, _GRANT_KEYS, where)
+    """The grant of a mapping, whose keys and id were looked at."""
     for key in _REQUIRED_GRANT_KEYS:
         if key not in mapping:
             raise PolicyError(f"{where}: {key} is missing")

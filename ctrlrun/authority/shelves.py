@@ -7,16 +7,17 @@ holds for all. It knows nothing of rows and stores. The rules are in docs/author
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ctrlrun.action import Action
 from ctrlrun.authority.chain import ChainVerdict, Failure, Link, judge_chain
+from ctrlrun.authority.gates import MANY, Gates
 from ctrlrun.authority.grants import Grant
 from ctrlrun.authority.index import ShapeIndex, covers_shape
-from ctrlrun.authority.verdict import AUTHORITY_EXPIRED, AuthorityResult
+from ctrlrun.authority.verdict import AUTHORITY_CONSTRAINT, AUTHORITY_EXPIRED, AuthorityResult
 from ctrlrun.conditions import AllOf
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Group:
 
     __slots__ = (
         "_first",
+        "_limit",
         "_verdict",
         "_version",
         "grant",
@@ -46,6 +48,7 @@ class Group:
         self.is_revoked = is_revoked
         self.limits = AllOf(grant.constraints.values())
         self._first = ""
+        self._limit: int | None = None
         self._version = -1
         self._verdict = ChainVerdict(0)
 
@@ -61,12 +64,13 @@ class Group:
     def verdict(self, standing: Standing) -> ChainVerdict:
         """About the chain above; for a grant of the document nothing can be wrong with it."""
         if self.parent_id is not None and self._version != standing.version:
-            if self._first != self.first or standing.has_changed(
+            limit = None if standing.circles(self.first) else standing.max_depth
+            if (self._first, self._limit) != (self.first, limit) or standing.has_changed(
                 self._verdict.rests_on, self._version
             ):
                 leaf = Link(self.first, self.parent_id, self.grant, self.is_revoked)
-                self._verdict = judge_chain(leaf, standing.roots, standing.find, standing.max_depth)
-                self._first = self.first
+                self._verdict = judge_chain(leaf, standing.roots, standing.find, limit)
+                self._first, self._limit = self.first, limit
             self._version = standing.version
         return self._verdict
 
@@ -78,14 +82,21 @@ class Group:
         expires_at = self.grant.expires_at
         return _EXPIRED if expires_at is not None and now > expires_at else None
 
+    def covers(self, standing: Standing, action: Action, now: datetime) -> bool:
+        """Whether a group whose shape is the action's stands, and its limits hold."""
+        return self.failure_at(standing, now) is None and self.limits.hold(
+            action.name, action.arguments
+        )
+
 
 _EXPIRED = Failure(AUTHORITY_EXPIRED)
+_CONSTRAINT = Failure(AUTHORITY_CONSTRAINT)
 _NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class _Past:
-    """The first refusal of each reason among the groups of a shelf that are revoked or expired.
+class _Refusals:
+    """Of each reason, the refusal with the lowest id, when no group of a shelf covers an action.
 
     It holds at one version, later than `after` and not later than `until`.
     """
@@ -93,9 +104,9 @@ class _Past:
     version: int
     after: datetime | None
     until: datetime | None
-    refusals: dict[str, AuthorityResult]
+    by_reason: dict[str, AuthorityResult]
 
-    def holds(self, version: int, now: datetime) -> bool:
+    def hold(self, version: int, now: datetime) -> bool:
         return (
             self.version == version
             and (self.after is None or now > self.after)
@@ -107,10 +118,18 @@ class Shelf:
     """The groups of one shape: by first id, and those that nobody revoked by their expiry.
 
     Delegations are never deleted. An agent that is given one for each task leaves thousands behind
-    that are over; only those that are not are gone through by every call.
+    that are over; a call goes through those that are not, and of many only those it may pass.
     """
 
-    __slots__ = ("_by_expiry", "_by_first", "_live", "_past", "_start", "grant")
+    __slots__ = (
+        "_by_expiry",
+        "_by_first",
+        "_gates",
+        "_live",
+        "_refusals",
+        "_start",
+        "grant",
+    )
 
     def __init__(self, grant: Grant) -> None:
         self.grant = grant
@@ -118,7 +137,8 @@ class Shelf:
         self._by_expiry: list[tuple[datetime, str]] = []
         self._start = 0  # of those that had not expired at the last look
         self._live: list[str] = []  # their first ids, in order
-        self._past: _Past | None = None
+        self._refusals: _Refusals | None = None
+        self._gates = Gates()
 
     def __len__(self) -> int:
         return len(self._by_first)
@@ -128,10 +148,11 @@ class Shelf:
 
     def add(self, group: Group) -> None:
         """A group whose first id is in its place."""
-        self._past = None
+        self._refusals = None
         self._by_first[group.first] = group
         if group.is_revoked:
             return
+        self._gates.add(group.grant, group.first)
         end = _end(group)
         place = bisect_left(self._by_expiry, end)
         self._by_expiry.insert(place, end)
@@ -142,10 +163,11 @@ class Shelf:
 
     def remove(self, group: Group) -> None:
         """Take back what `add` did, before the group's ids change."""
-        self._past = None
+        self._refusals = None
         del self._by_first[group.first]
         if group.is_revoked:
             return
+        self._gates.remove(group.grant, group.first)
         place = bisect_left(self._by_expiry, _end(group))
         del self._by_expiry[place]
         if place < self._start:
@@ -153,35 +175,48 @@ class Shelf:
         else:
             del self._live[bisect_left(self._live, group.first)]
 
-    def live(self, now: datetime) -> Iterator[tuple[str, Group]]:
-        """The groups that are neither revoked nor expired, by ascending first ids."""
+    def candidates(
+        self, arguments: Mapping[str, Any], now: datetime
+    ) -> Iterator[tuple[str, Group]]:
+        """By ascending first ids, all groups that may cover a call, and of others at least the first.
+
+        That one is tried so that a refusal names the argument which is absent or no number.
+        """
         start = bisect_left(self._by_expiry, (now, ""))
         if start != self._start:
             self._start = start
             self._live = sorted(first for _, first in self._by_expiry[start:])
-        for first in self._live:
+        firsts = self._live
+        if len(firsts) > MANY:
+            passed = self._gates.passed_by(arguments)
+            if passed is not None:
+                firsts = sorted({firsts[0], *passed})
+        for first in firsts:
             yield first, self._by_first[first]
 
-    def past(self, standing: Standing, now: datetime) -> dict[str, AuthorityResult]:
-        """Of the others: by reason, the refusal with the lowest id."""
-        if self._past is None or not self._past.holds(standing.version, now):
-            self._past = self._look_back(standing, now)
-        return self._past.refusals
+    def refusals(self, standing: Standing, now: datetime) -> dict[str, AuthorityResult]:
+        """By reason, the refusal with the lowest id, once no group covers the call.
 
-    def _look_back(self, standing: Standing, now: datetime) -> _Past:
+        A group that stands and has not expired was refused for its limits then.
+        """
+        if self._refusals is None or not self._refusals.hold(standing.version, now):
+            self._refusals = self._look_at_all(standing, now)
+        return self._refusals.by_reason
+
+    def _look_at_all(self, standing: Standing, now: datetime) -> _Refusals:
         moments = {moment for moment, _ in self._by_expiry}
-        refusals: dict[str, AuthorityResult] = {}
+        by_reason: dict[str, AuthorityResult] = {}
         for first in sorted(self._by_first):
             group = self._by_first[first]
-            failure = group.failure_at(standing, now)
-            if failure is not None and failure.reason not in refusals:
-                refusals[failure.reason] = failure.result(first, group.depth(standing))
+            failure = group.failure_at(standing, now) or _CONSTRAINT
+            if failure.reason not in by_reason:
+                by_reason[failure.reason] = failure.result(first, group.depth(standing))
             moments.update(moment for moment, _ in group.verdict(standing).expiries)
-        return _Past(
+        return _Refusals(
             standing.version,
             max((moment for moment in moments if moment < now), default=None),
             min((moment for moment in moments if moment >= now), default=None),
-            refusals,
+            by_reason,
         )
 
 

@@ -35,19 +35,19 @@ class Standing:
         self.max_depth = max_depth
         self.mark: object | None = None
         self.version = 0
-        self._documents = Shelves()
-        for grant_id, grant in roots.items():
-            self._documents.add(Group(grant, None, is_revoked=False), grant_id)
         self._clear()
 
     def _clear(self) -> None:
+        self._documents = Shelves()
+        for grant_id, grant in self.roots.items():
+            self._documents.add(Group(grant, None, is_revoked=False), grant_id)
         self._shelves = Shelves()
         self._groups: dict[_GroupKey, Group] = {}
         self._entries: dict[str, _Entry] = {}
         self._changed_at: dict[str, int] = {}
         self._unreadable: set[str] = set()
         self._strange: frozenset[str] = frozenset()
-        self._circles: frozenset[str] = frozenset()
+        self._circling: frozenset[str] = frozenset()
 
     def forget(self) -> None:
         """Everything about delegations: the next look is a whole one."""
@@ -151,25 +151,42 @@ class Standing:
 
     @property
     def has_circles(self) -> bool:
-        """Whether some chain leads in a circle."""
-        return bool(self._circles)
+        """Whether the way up from some delegation leads into a circle."""
+        return bool(self._circling)
+
+    def circles(self, delegation_id: str) -> bool:
+        """Whether the way up from a delegation leads into a circle, with nothing revoked on it."""
+        return delegation_id in self._circling
 
     def _find_circles(self, changed: Iterable[str]) -> None:
         """A new circle goes through a row that changed; once there is one, all rows are looked at."""
-        starts: Iterable[str] = self._entries if self._circles else changed
-        self._circles = frozenset(start for start in starts if self._returns(start))
+        if self._circling or self._leading_into_circles(changed):
+            self._circling = self._leading_into_circles(self._entries)
 
-    def _returns(self, start: str) -> bool:
-        """Whether the way up from a row comes back to it."""
-        seen = set()
-        at = start
-        while at not in seen:
-            seen.add(at)
-            entry = None if at in self.roots else self._entries.get(at)
-            if entry is None or entry.link.grant is None:
-                return False
-            at = entry.link.parent_id
-        return at == start
+    def _leading_into_circles(self, starts: Iterable[str]) -> frozenset[str]:
+        """Those on the ways up from `starts` that lead into a circle.
+
+        Each row is passed once: a chain is as long as whoever writes into the store makes it.
+        """
+        leading: set[str] = set()
+        passed: set[str] = set()
+        for start in starts:
+            way: dict[str, None] = {}
+            at: str | None = start
+            while at is not None and at not in way and at not in passed:
+                way[at] = None
+                at = self._above(at)
+            if at is not None and (at in way or at in leading):
+                leading.update(way)
+            passed.update(way)
+        return frozenset(leading)
+
+    def _above(self, delegation_id: str) -> str | None:
+        """The parent of a row; None where a walk ends, or where what was revoked decides."""
+        entry = None if delegation_id in self.roots else self._entries.get(delegation_id)
+        if entry is None or entry.link.grant is None or entry.link.is_revoked:
+            return None
+        return entry.link.parent_id
 
 
 def _key(row: DelegationRow) -> _GroupKey:

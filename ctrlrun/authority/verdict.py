@@ -80,7 +80,7 @@ class AuthorityResult:
 
     def _name(self) -> str:
         if self.delegation_id is not None:
-            return f"delegation {self.delegation_id}"
+            return f"delegation {self.delegation_id or repr(self.delegation_id)}"
         return f"grant {self.grant_id}"
 
     def _problem(self) -> str:

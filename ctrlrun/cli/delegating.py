@@ -195,7 +195,7 @@ def _principal(as_name: str) -> Principal:
     """`AGENT[/USER]`, split at the first slash: a name may hold more of them."""
     check_answerer(as_name, "--as")
     agent, _, user = as_name.partition("/")
-    if not agent:
+    if not agent.strip():
         raise click.BadParameter("it names no agent; write AGENT or AGENT/USER", param_hint="--as")
     return Principal(agent, user or None)
 

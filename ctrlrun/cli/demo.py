@@ -6,8 +6,10 @@ Each scenario yields the lines that a person reads. One that is not refused wher
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -32,6 +34,9 @@ from ctrlrun.policy import Policy
 from ctrlrun.providers import ScriptedApprovalProvider
 from ctrlrun.sinks import JSONLEventSink
 from ctrlrun.state import SQLiteStateStore
+
+if sys.platform != "win32":
+    import fcntl
 
 E = TypeVar("E", bound=BaseException)
 
@@ -138,6 +143,27 @@ class _Stage:
 
 def play() -> Iterator[str]:
     """Play everything on a fresh store in `FOLDER`; yields the lines, raises DemoFailed."""
+    with _alone(FOLDER):
+        yield from _played()
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other demo plays in a folder: one would take the other's store away under it."""
+    if sys.platform == "win32":  # a store that is open cannot be taken away there
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _played() -> Iterator[str]:
     for name in _FILES:
         (FOLDER / name).unlink(missing_ok=True)
     store = SQLiteStateStore(FOLDER / "state.db")

@@ -98,7 +98,8 @@ class Judgement:
 class Start:
     """A call that goes on to its executor: what was decided, spent and reserved for it.
 
-    `blocked` is set in observe mode alone: the first reason that enforcing would have stopped at.
+    `blocked` is set in observe mode alone: the first reason that enforcing would have stopped at;
+    `unusable` and `approver` there are an approval that it would have stopped at, for the receipt.
     `asked` says that this call has had its one answer from its hook.
     """
 
@@ -107,6 +108,7 @@ class Start:
     approval_id: str | None = None
     approver: str | None = None
     blocked: str | None = None
+    unusable: str | None = None
     asked: bool = False
 
     @property

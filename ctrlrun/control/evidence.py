@@ -40,7 +40,7 @@ def outcome_receipt(
     execution = ReceiptResult(state.value)
     facts: dict[str, Any] = {
         "error": error,
-        "approval_id": start.approval_id,
+        "approval_id": start.approval_id or start.unusable,
         "approver": start.approver,
         "attempt": start.attempt,
     }

@@ -6,6 +6,7 @@ attempt that did not get its key never touches the key's record.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from ctrlrun.approval import ApprovalStatus
@@ -29,9 +30,10 @@ def reserve_and_begin(settings: Settings, call: Call, evaluation: Evaluation) ->
         blocked = shown.blocked
         if refusal is not None:
             blocked = blocked or _blocked_by(refusal)
-            shown = Start(evaluation, None)  # the approval would have stayed with the refused call
+            if shown.approval_id is not None:
+                shown = Start(evaluation, None)  # it would have stayed with the refused call
         ledger.event(EventType.EXECUTION_STARTED, approval_id=shown.approval_id)
-        return Start(evaluation, reservation, shown.approval_id, shown.approver, blocked)
+        return replace(shown, reservation=reservation, blocked=blocked)
 
     return call.journal.write(first, durable=durable)
 
@@ -54,9 +56,10 @@ def _presented(settings: Settings, call: Call, evaluation: Evaluation, ledger: L
             return Start(evaluation, None, call.presented, approver)
     if reason == ApprovalStatus.DENIED:
         ledger.event(EventType.APPROVAL_DENIED, {"approver": approver}, approval_id=call.presented)
-        return Start(evaluation, None, blocked="approval_denied")
-    invalidated(ledger, call, call.presented, reason)
-    return Start(evaluation, None, blocked="approval_mismatch")
+    else:
+        invalidated(ledger, call, call.presented, reason)
+    blocked = "approval_denied" if reason == ApprovalStatus.DENIED else "approval_mismatch"
+    return Start(evaluation, None, approver=approver, blocked=blocked, unusable=call.presented)
 
 
 def _unusable(

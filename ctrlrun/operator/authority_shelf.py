@@ -1,20 +1,23 @@
 """The tree as it was read last, and whether that is still it.
 
-A large tree costs a tenth of a second to read; a screen looks several times a second. Delegations are
-only ever added and revoked, so two counts tell whether there is anything new. Small stores are read
-whole each time, and so is a large one after a while: a row that somebody altered by hand shows, too.
+A large tree costs more than a tenth of a second to read; a screen looks several times a second.
+Delegations are only ever added and revoked, and each time an event says so: two counts tell whether
+there is anything new, and the events which ones, as long as both agree. Small stores are read whole
+each time, and so is a large one after a while: a row that somebody altered by hand shows, too.
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ctrlrun.authority import Authority, DelegationRecord
+from ctrlrun.errors import DamagedRow
 from ctrlrun.operator.authority_state import Standings
 from ctrlrun.operator.authority_tree import build_tree
 from ctrlrun.operator.grant_texts import GrantTexts
+from ctrlrun.receipt import EventType
 from ctrlrun.state import Damage, PagedReader
 from ctrlrun.state.page import START
 
@@ -24,6 +27,8 @@ READ_ALWAYS = 300
 READ_AGAIN = timedelta(seconds=30)
 """How old a reading of more of them may be, although the counts are the same."""
 
+_TOLD = 200
+_CHANGES = (EventType.DELEGATION_CREATED, EventType.DELEGATION_REVOKED)
 _PAGE = 20_000
 """The list has no index of its order, so each page costs all of it."""
 
@@ -34,6 +39,7 @@ class _Stored:
 
     counts: tuple[int, int]  # all, and those that nobody revoked
     read_at: datetime
+    last_event: str
     records: tuple[DelegationRecord, ...]
     damaged: tuple[Damage, ...]
 
@@ -71,21 +77,53 @@ class AuthorityShelf:
             reader.delegations_count(),
         )
         held = self._stored
-        if (
-            held is not None
-            and counts[0] > READ_ALWAYS
-            and counts == held.counts
-            and timedelta(0) <= now - held.read_at < READ_AGAIN
-        ):
-            return held
+        is_fresh = held is not None and timedelta(0) <= now - held.read_at < READ_AGAIN
+        if held is not None and is_fresh and counts[0] > READ_ALWAYS:
+            if counts == held.counts:
+                return held
+            told = _told(reader, held, counts)
+            if told is not None:
+                self._stored = told
+                return told
+        last_event = _last_event(reader)
         records, damaged = _all(reader)
         if held is not None and (records, damaged) == (held.records, held.damaged):
             # The same tree: what was found out about it stands.
-            stored = held
+            records, damaged = held.records, held.damaged
+            self._stored = replace(held, read_at=now, last_event=last_event)
+            if self._shown is not None and self._shown[0] is held:
+                self._shown = (self._stored, *self._shown[1:])
         else:
-            stored = _Stored(counts, now, records, damaged)
-        self._stored = stored
-        return stored
+            self._stored = _Stored(counts, now, last_event, records, damaged)
+        return self._stored
+
+
+def _told(reader: PagedReader, held: _Stored, counts: tuple[int, int]) -> _Stored | None:
+    """What was read, with what events tell since; None when these do not come to the counts."""
+    page = reader.events_page(after=held.last_event, limit=_TOLD, types=_CHANGES)
+    if len(page.items) == _TOLD or page.damaged or held.damaged:
+        return None
+    ids = [str(event.data.get("delegation_id")) for event in page.items]
+    changed: dict[str, DelegationRecord] = {}
+    for delegation_id in ids:
+        try:
+            record = reader.get_delegation(delegation_id)
+        except DamagedRow:
+            return None
+        if record is not None:
+            changed[delegation_id] = record
+    records = [changed.pop(each.delegation_id, each) for each in held.records]
+    records = sorted([*records, *changed.values()], key=lambda each: each.created_at)
+    unrevoked = sum(not each.is_revoked for each in records)
+    if (len(records), unrevoked) != counts:
+        return None
+    last_event = held.last_event if page.after is None else page.after
+    return _Stored(counts, held.read_at, last_event, tuple(records), ())
+
+
+def _last_event(reader: PagedReader) -> str:
+    """The cursor behind which events tell more."""
+    return reader.events_page(limit=1).after or START
 
 
 def _all(reader: PagedReader) -> tuple[tuple[DelegationRecord, ...], tuple[Damage, ...]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from ctrlrun.authority import Grant, contained_dimension
+from ctrlrun.authority import Grant
 from ctrlrun.operator.authority_tree import AuthorityTree, GrantNode, NodeKind
 from ctrlrun.operator.grant_texts import GrantTexts, Unreadable
 
@@ -212,7 +212,7 @@ class Standings:
         grant = self.grant(node)
         if parent is None or holder is None or grant is None:
             return None
-        dimension = contained_dimension(holder, grant)
+        dimension = self._texts.wider_in(holder, grant)
         if dimension is not None:
             why = f"is wider than what it hangs under: {dimension}"
             return GrantStanding(GrantState.NOT_CONTAINED, why)

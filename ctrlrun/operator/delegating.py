@@ -117,8 +117,8 @@ def revoke(
     """
     if by is not None:
         check_answerer(by, "by")
-    if not isinstance(delegation_id, str) or not delegation_id:
-        raise InvalidArgument(f"delegation_id must be a non-empty str, not {delegation_id!r}")
+    if not isinstance(delegation_id, str):
+        raise InvalidArgument(f"delegation_id must be a str, not {delegation_id!r}")
     said = Texts(note, source, reason, via).data()
 
     def work() -> tuple[RevokeOutcome, Event | None]:
@@ -151,8 +151,8 @@ class _Rejected:
 
 
 def _check_wiring(parent_id: object, by: object, via: object) -> None:
-    if not isinstance(parent_id, str) or not parent_id:
-        raise InvalidArgument(f"parent_id must be a non-empty str, not {parent_id!r}")
+    if not isinstance(parent_id, str):
+        raise InvalidArgument(f"parent_id must be a str, not {parent_id!r}")
     if not isinstance(by, Principal):
         raise InvalidArgument(f"by must be a Principal, not {type(by).__name__}")
     if via not in _VIAS:

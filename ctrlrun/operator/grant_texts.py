@@ -10,7 +10,13 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from ctrlrun.authority import DelegationRecord, Grant, delegation_from_row, row_of
+from ctrlrun.authority import (
+    DelegationRecord,
+    Grant,
+    contained_dimension,
+    delegation_from_row,
+    row_of,
+)
 from ctrlrun.errors import CTRLRunError
 
 
@@ -26,6 +32,7 @@ class GrantTexts:
 
     def __init__(self) -> None:
         self._read: dict[str, tuple[DelegationRecord, Grant | Unreadable]] = {}
+        self._fits: dict[str, tuple[Grant, Grant, str | None]] = {}
         self._expiries: dict[str, tuple[str, datetime | None]] = {}
 
     def read(self, record: DelegationRecord) -> Grant | Unreadable:
@@ -36,6 +43,14 @@ class GrantTexts:
         found = _read(record)
         self._read[record.delegation_id] = (record, found)
         return found
+
+    def wider_in(self, holder: Grant, grant: Grant) -> str | None:
+        """The first dimension in which a stored grant is wider than its holder, or None."""
+        kept = self._fits.get(grant.id)
+        if kept is None or kept[0] is not holder or kept[1] is not grant:
+            kept = (holder, grant, contained_dimension(holder, grant))
+            self._fits[grant.id] = kept
+        return kept[2]
 
     def expiry(self, record: DelegationRecord) -> datetime | None:
         """When a row's time is over, looked up without reading all of it."""

@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from ctrlrun.authority import Grant
 from ctrlrun.canonical import plain
-from ctrlrun.clock import iso_timestamp
+from ctrlrun.clock import in_utc, iso_timestamp
 from ctrlrun.conditions import Condition
 
 _PLAIN_ITEM = re.compile(r"[^\s,\"\[\]][^,\"]*(?<!\s)")
 _PLAIN_KEY = re.compile(r"[^\s,:={}\[\]\"]+")
+_DAY = timedelta(days=1)
 _COMPARED = {"lt": "under", "lte": "up to", "gt": "over", "gte": "from"}
 
 
@@ -49,7 +50,14 @@ def moment_text(moment: datetime | None) -> str:
         return ""
     if moment.microsecond:
         return iso_timestamp(moment)
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return in_utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def when_text(moment: datetime, now: datetime) -> str:
+    """A time as short as it can be told: `05:22:45Z` within a day, else with its date."""
+    shown = in_utc(moment)
+    near = abs(moment - now) < _DAY
+    return shown.strftime("%H:%M:%SZ" if near else "%Y-%m-%d %H:%M:%SZ")
 
 
 def limits_texts(grant: Grant) -> tuple[str, ...]:

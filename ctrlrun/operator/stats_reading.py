@@ -48,7 +48,9 @@ class PageTallies:
         """The tallies of the next page of receipts; cursors are those of the pages."""
         if through == START or (through is not None and after == through):
             return TallyPage()
-        page = self._reader.receipts_page(after=after, limit=min(limit, PAGE))
+        # Up to a cursor, whole pages: `receipts_place` gives ends of those.
+        size = min(limit, PAGE) if through is None else PAGE
+        page = self._reader.receipts_page(after=after, limit=size)
         if page.after is None:
             return TallyPage()
         tally = tally_receipts(page.items, stretch)
@@ -87,13 +89,12 @@ class PageTallies:
         )
 
     def _until(self, through: str) -> Iterator[tuple[Receipt, ...]]:
-        cursor = START
-        while cursor != through:
-            page = self._reader.receipts_page(after=cursor, limit=PAGE)
-            if page.after is None:
-                return
+        """The receipts up to a cursor. Cursors have no order here: those before the next one."""
+        following = self._reader.receipts_page(after=through, limit=1)
+        page = self._reader.receipts_page(before=following.before, limit=PAGE)
+        while page.before is not None:
             yield page.items
-            cursor = page.after
+            page = self._reader.receipts_page(before=page.before, limit=PAGE)
 
 
 def _is_within(record: ApprovalRecord, since: datetime | None, until: datetime | None) -> bool:

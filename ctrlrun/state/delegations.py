@@ -92,8 +92,15 @@ class DelegationWrites(DelegationReads, Writes):
         def step(session: Session) -> bool:
             if session.execute(_REVOKE, values).rowcount == 1:
                 return True
-            if session.row(_EXISTS, (delegation_id,)) is None:
+            if session.row(_EXISTS, (delegation_id,)) is not None:
+                return False
+            revoked = self._revoke_strange(session, values)
+            if revoked is None:
                 raise InvalidArgument(f"no delegation {delegation_id!r} in this store")
-            return False
+            return revoked
 
         return self._write(step)
+
+    def _revoke_strange(self, session: Session, values: tuple[str, str | None, str]) -> bool | None:
+        """`revoke_delegation` where the id is not stored as text; None when there is no such row."""
+        return None

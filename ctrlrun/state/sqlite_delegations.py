@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from ctrlrun.authority import DelegationChanges, DelegationRow
 from ctrlrun.state.delegations import DelegationReads
-from ctrlrun.state.rows import DELEGATION_COLUMNS
-from ctrlrun.state.session import Row
+from ctrlrun.state.rows import DELEGATION_COLUMNS, text_of
+from ctrlrun.state.session import Row, Session
 from ctrlrun.state.sqlite_schema import CHANGES_TABLE, CHANGES_TRIGGERS
 from ctrlrun.state.sqlite_session import Identity, SQLiteSession
 
@@ -23,6 +23,8 @@ _TRIGGERS = (
     "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'delegations'"
 )
 _TABLE = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{CHANGES_TABLE}'"
+_IDS = "SELECT rowid, delegation_id, revoked_at FROM delegations ORDER BY rowid"
+_REVOKE_ROW = "UPDATE delegations SET revoked_at = ?, revoked_by = ? WHERE rowid = ?"
 # Each in one statement, so that notes and rows are of one moment.
 _SINCE = (
     f"SELECT c.change_id, c.stamp, c.delegation_id, {_COLUMNS} FROM {CHANGES_TABLE} AS c "
@@ -70,6 +72,19 @@ class FollowedDelegations(DelegationReads):
                     fresh = _Mark(session.identity, schema, change_id, stamp)
                     return DelegationChanges(fresh, True, found)
             return super().delegation_changes(mark)
+
+    def _revoke_strange(self, session: Session, values: tuple[str, str | None, str]) -> bool | None:
+        """Revoke the first row whose id is no text and reads like this one: such a row denies all."""
+        at, by, delegation_id = values
+        found = None
+        for rowid, stored, revoked_at in session.rows(_IDS):
+            if isinstance(stored, str) or (text_of(stored) or "") != delegation_id:
+                continue
+            if revoked_at is None:
+                session.execute(_REVOKE_ROW, (at, by, rowid))
+                return True
+            found = False
+        return found
 
 
 def _changes(session: SQLiteSession, mark: _Mark) -> DelegationChanges | None:

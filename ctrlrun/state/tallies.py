@@ -43,6 +43,8 @@ _BEHIND = "~"  # sorts behind whatever can follow the hour in a time
 _MINUTE = 16  # characters of a time in a column up to its minute; up to its hour, 13
 _HOUR = 13
 _WIDTHS: dict[Timed, int] = {"": 0, "hour": _HOUR, "minute": _MINUTE}
+# Requests for approval are what the worst ten minutes are made of: those are told by the minute.
+_ASKED = "BETWEEN '[\"approve\"' AND '[\"approve#'"
 _LONGEST_NAMED = 100
 
 
@@ -86,17 +88,26 @@ class TallyReads(Reads):
         first. `through`: none that stand behind that cursor.
         """
         check_page(None, after, limit)
+        if through == START:
+            return TallyPage()
         order = self._dialect.stored["receipts"]
-        place = (
+        seq, tie = (
             (None, self._dialect.first_tie) if after == START else keyset.parse_cursor(after, order)
         )
-        end = None if through is None else _end_of(through, order)
+        end = (
+            (None, self._dialect.last_tie)
+            if through is None
+            else keyset.parse_cursor(through, order)
+        )
         with self._sessions.current() as session:
-            if place[0] is None:
-                page = self._unchained(session, stretch, place[1], limit)
+            if seq is None:
+                last = self._dialect.last_tie if end[0] is not None or through is None else end[1]
+                page = self._unchained(session, stretch, tie, last, limit)
                 if page is not None:
                     return page
-            return self._chained(session, stretch, place[0], end, limit)
+            if end[0] is None and through is not None:
+                return TallyPage()
+            return self._chained(session, stretch, seq, end[0], limit)
 
     def receipts_finished(self, stretch: Stretch, *, through: str) -> TallyPage:
         """The tallies of all receipts that finished in the stretch and stand before a cursor.
@@ -126,14 +137,14 @@ class TallyReads(Reads):
         return ends[0], ends[1]
 
     def _unchained(
-        self, session: Session, stretch: Stretch, tie: Any, limit: int
+        self, session: Session, stretch: Stretch, tie: Any, last: Any, limit: int
     ) -> TallyPage | None:
-        """The next ones from before the chain; None when there is none."""
+        """The next ones from before the chain, up to a last one; None when there is none."""
         name = self._dialect.stored["receipts"].tie
         looked = session.row(
             f"SELECT COUNT(*), MAX({name}) FROM (SELECT {name} FROM receipts WHERE seq IS NULL "
-            f"AND {name} > ? ORDER BY {name} LIMIT ?) AS stretch",
-            (tie, limit),
+            f"AND {name} > ? AND {name} <= ? ORDER BY {name} LIMIT ?) AS stretch",
+            (tie, last, limit),
         )
         if looked is None or looked[0] == 0:
             return None
@@ -182,8 +193,8 @@ class TallyReads(Reads):
             return None
         hour = hours.pop()
         moment = _moment_from(hour)
-        split = stretch.split or stretch.since
-        floor = hour if split is None else max(hour, column_time(split))
+        bounds = [column_time(each) for each in (stretch.since, stretch.split) if each is not None]
+        floor = max([hour, *bounds])
         inner = f"FROM {source} WHERE {bound}{self._dialect.whole}"
         rows = session.rows(
             f"SELECT f, COUNT(*), COUNT(inside) FROM (SELECT {self._dialect.tally_facts} AS f, "
@@ -201,14 +212,19 @@ class TallyReads(Reads):
             if tally.facts.decision != Decision.APPROVE
         ]
         if asked:
-            key, _ = _key(Stretch(timed="hour"), by)
-            rows = session.rows(
-                f"SELECT {key} AS said, COUNT(*) FROM (SELECT {self._dialect.tally_facts} AS f, ts "
-                f"{inner}) AS stretch WHERE {_asked(by)} GROUP BY said",
-                values,
-            )
-            found += _tallies(rows)[0]
+            found += self._asked(session, source, bound, values)
         return TallyPage(tuple(found), has_ends=False)
+
+    def _asked(self, session: Session, source: str, bound: str, values: list[Any]) -> list[Tally]:
+        """Those that a human was to be asked about, by the minute."""
+        facts, by = self._dialect.tally_facts, self._dialect.byte_order
+        key, _ = _key(Stretch(timed="hour"), by)
+        rows = session.rows(
+            f"SELECT {key} AS said, COUNT(*) FROM (SELECT {facts} AS f, ts FROM {source} "
+            f"WHERE {bound} AND {facts}{by} {_ASKED}{self._dialect.whole}) AS stretch GROUP BY said",
+            values,
+        )
+        return _tallies(rows)[0]
 
     def _counted(
         self, session: Session, stretch: Stretch, source: str, bound: str, values: list[Any]
@@ -321,11 +337,6 @@ class TallyReads(Reads):
         return median, p95
 
 
-def _asked(by: str) -> str:
-    """Requests for approval are what the worst ten minutes are made of: told by the minute."""
-    return f"f{by} >= '[\"approve\"' AND f{by} < '[\"approve#'"
-
-
 def _place(seq: int, last_tie: Any) -> str:
     """The cursor behind the receipt with this place in the chain."""
     return json.dumps([seq, last_tie], separators=(",", ":"))
@@ -364,7 +375,7 @@ def _key(stretch: Stretch, by: str) -> tuple[str, list[Any]]:
         values.append(column_time(stretch.split))
     otherwise = "f"
     if stretch.timed:
-        cases.append(f"WHEN {_asked(by)} THEN f || COALESCE(substr(ts, 1, {_MINUTE}), '')")
+        cases.append(f"WHEN f{by} {_ASKED} THEN f || COALESCE(substr(ts, 1, {_MINUTE}), '')")
         otherwise = f"f || COALESCE(substr(ts, 1, {_WIDTHS[stretch.timed]}), '')"
     if not cases:
         return "f", values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,13 @@ def test_it_can_be_played_again_and_touches_nothing_else(here: Path) -> None:
     assert first.out != second.out
     assert len(evidence(here)) == 8
     assert [other.read_text() for other in others] == ["mine", "mine"]
+
+
+def test_two_at_a_time_take_turns(here: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        ended = list(pool.map(lambda _: play(here), range(3)))
+    assert [(one.code, one.err) for one in ended] == [(0, "")] * 3
+    assert len(evidence(here)) == len(RECEIPTS)
 
 
 @pytest.mark.parametrize("environment", ["staging", "", " "])

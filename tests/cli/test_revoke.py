@@ -95,8 +95,8 @@ def test_an_unknown_id_is_named(grants: Grants, delegation_id: str) -> None:
     refused(grants, grants.ctrlrun("revoke", delegation_id), delegation_id)
 
 
-def test_an_empty_id_is_refused(grants: Grants) -> None:
-    refused(grants, grants.ctrlrun("revoke", ""), "delegation_id")
+def test_an_empty_id_is_an_unknown_one(grants: Grants) -> None:
+    refused(grants, grants.ctrlrun("revoke", ""), "no delegation ''")
 
 
 def test_a_grant_is_taken_out_of_its_document(grants: Grants) -> None:

@@ -4,12 +4,13 @@
 
 Each string of the suite stands in every place where somebody else's text can stand: action, argument
 names and values, principal, user, claims, resource, environment, effect key, error, result, answerer,
-note, event type and data, the ids of requests, the policy, and lines of the events file. The times
+note, event type and data, delegations, the ids of requests, the policy, and lines of the events file. The times
 are fixed, or a minute ago with `now`.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 from contextlib import closing
@@ -21,6 +22,7 @@ import yaml
 
 from ctrlrun import Action, Principal, SQLiteStateStore
 from ctrlrun.approval import ApprovalRequest
+from ctrlrun.authority import DelegationRecord
 from ctrlrun.clock import counted_ids, new_id, utc_now
 from ctrlrun.conditions import Decision
 from ctrlrun.receipt import Event, EventType, Receipt, ReceiptResult
@@ -139,6 +141,31 @@ class Writer:
         )
 
 
+def delegation(number: int, word: str, at: datetime) -> DelegationRecord:
+    """A delegation whose every word is hostile; some of them make a row that cannot be read."""
+    plain = word.translate(str.maketrans("*?[]", "xxxx"))
+    stored = plain.encode("utf-8", "ignore").decode() or "x"
+    grant = {
+        "actions": [plain.replace(".", "_")],
+        "constraints": {"note_eq": word, "memo_in": [word]},
+        "environments": [word],
+        "resources": [plain.replace(":", "_")],
+        "subject": {"agent": plain, "user": plain},
+        "expires_at": (at + timedelta(minutes=30)).isoformat(),
+    }
+    return DelegationRecord(
+        f"dlg_{number:032x}",
+        stored,
+        1,
+        json.dumps(grant),
+        stored,
+        stored,
+        "cli",
+        at,
+        *((at, stored) if number % 3 == 0 else (None, None)),
+    )
+
+
 def policy_text() -> str:
     """A policy whose every word is hostile, as far as a policy may."""
     word = "\x1b[2J\u202e[red]"
@@ -177,6 +204,7 @@ def main(folder: Path, start: datetime) -> None:
         writer = Writer(store, start)
         for number, word in enumerate(WORDS):
             writer.write(number, word)
+            store.put_delegation(delegation(number, word, start))
     _forge_names(folder / "state.db")
     lines = "".join(f'{{"type": "{word}\n' for word in WORDS).encode("utf-8", "surrogatepass")
     (folder / "events.jsonl").write_bytes(lines + b"\xff\xfe\x1b[2J\n")

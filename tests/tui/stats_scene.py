@@ -14,9 +14,12 @@ from typing import Any
 from textual.pilot import Pilot
 
 from ctrlrun import Action, Control, Policy, Principal
+from ctrlrun.clock import new_id
+from ctrlrun.conditions import Decision
 from ctrlrun.errors import NotExecuted
 from ctrlrun.operator import read_policy
 from ctrlrun.operator.stats_report import Figure
+from ctrlrun.receipt import Receipt, ReceiptResult
 from ctrlrun_tui.actions import INBOX, RECEIPTS, STATS
 from ctrlrun_tui.app import ConsoleApp
 from ctrlrun_tui.data.figures import Number
@@ -118,6 +121,32 @@ def named(shift: Shift, called: str, agent: str, reason: str | None = None) -> N
     """A call of an action and by an agent of any name."""
     action = Action(called, {"x": 1}, Principal(agent, reason), environment="production")
     shift.call(action)
+
+
+def stopped_by(shift: Shift, reason: str) -> None:
+    """A receipt of another program's, with a reason of its own."""
+    action = Action("pay", {"x": 1}, Principal("bot"), environment="production")
+    would_have = {"decision": "deny", "reason": reason, "blocked_reason": reason}
+    shift.store.put_receipt(
+        Receipt(
+            receipt_id=new_id("ctr_"),
+            action_id=action.action_id,
+            action=action.name,
+            action_hash=action.action_hash,
+            principal=action.principal,
+            resource=None,
+            arguments=action.canonical_arguments,
+            environment=action.environment,
+            decision=Decision.DENY,
+            decision_reason=reason,
+            result=ReceiptResult.OBSERVED,
+            started_at=shift.clock(),
+            finished_at=shift.clock(),
+            execution=ReceiptResult.COMMITTED,
+            would_have=would_have,
+            policy_hash=reason,
+        )
+    )
 
 
 class Look:

@@ -12,6 +12,7 @@ from ctrlrun import Principal
 from ctrlrun_tui.actions import INBOX
 from ctrlrun_tui.glyphs import ASCII, UNICODE
 from ctrlrun_tui.screens.authority import AuthorityView
+from ctrlrun_tui.screens.authority_rows import fit_limit
 from ctrlrun_tui.screens.inbox import InboxView
 from tests.lib.hostile import HOSTILE
 from tests.tui.grants_scene import DANA, Office, at_console, grant, grants
@@ -422,3 +423,17 @@ async def test_ten_thousand_delegations_are_walked_like_ten(office: Office) -> N
         assert "bot-9992" in person.text
         await person.does("top")
         assert person.line("▸").endswith("amount 0..500000")
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("amount 0..500", 16, "amount 0..500"),
+        ("amount 0..10000000", 16, "am…t 0..10000000"),
+        ("amount 0..10000000", 15, "a…t 0..10000000"),
+        ("amount 0..10000000", 14, "…"),
+        ("payment:EU-12345-*", 12, "paymen…345-*"),
+    ],
+)
+async def test_no_digit_of_a_limit_is_cut(text: str, width: int, shown: str) -> None:
+    assert fit_limit(text, width, UNICODE) == shown

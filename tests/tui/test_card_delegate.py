@@ -343,6 +343,26 @@ async def test_what_a_field_cannot_show_has_to_be_seen_above(office: Office) -> 
         assert card.keypad.code.offered
 
 
+async def test_nothing_is_typed_before_the_parents_values_are_there(office: Office) -> None:
+    ids = office.usual()
+    async with at_console(office) as person:
+        await person.goes_to(ids["finance"])
+        person.app.top.perform("delegate")  # type: ignore[union-attr]
+        await person.pilot.pause()
+        card = person.app.screen
+        assert isinstance(card, DelegateCard)
+        fields = list(card.query(Field))
+        if card.drawn is None:  # else it was read already
+            assert not any(field.can_focus for field in fields)
+            for name in ("tab", "x"):
+                person.hand.post(name)
+        await person.hand.rests()
+        assert card.query_one("#agent", Field).value == "finance-agent"
+        assert all(field.can_focus for field in fields)
+        await person.hand.keys("tab")
+        assert card.in_field
+
+
 async def test_leaving_asks_about_a_form(office: Office) -> None:
     ids = office.usual()
     async with at_console(office) as person:

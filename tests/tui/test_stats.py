@@ -34,7 +34,17 @@ from ctrlrun_tui.screens.stats_lists import row_id
 from tests.tui.evidence_scene import STORABLE, assert_inert
 from tests.tui.helpers import START
 from tests.tui.shift import Shift
-from tests.tui.stats_scene import OBSERVE, Look, at, enforced, looking, named, observed, under
+from tests.tui.stats_scene import (
+    OBSERVE,
+    Look,
+    at,
+    enforced,
+    looking,
+    named,
+    observed,
+    stopped_by,
+    under,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -203,8 +213,9 @@ async def test_enforced_numbers_are_those_of_the_document_and_of_a_query(
 
 async def test_enforcing_tells_how_people_answered(night: Shift) -> None:
     async with looking(night) as look:
-        assert look.lines[3] == (
-            " In the last 24 h 10 calls: 2 asked you, 1 was denied, 2 were blocked, 1 is"
+        assert look.prose.split("counted to 03:12:41Z ")[1].startswith(
+            "In the last 24 h 10 calls: 2 needed approval, 1 was denied, 2 were blocked, "
+            "1 is AMBIGUOUS. by decision 24 h change by outcome 24 h change "
         )
         assert look.prose.split("answers ")[1].split(" by action")[0] == (
             "5 requests: 2 granted, 1 denied, 1 expired (20%), 1 waiting; "
@@ -421,6 +432,20 @@ async def test_calls_of_another_process_arrive(night: Shift) -> None:
         assert (look.view.page.row, look.view.page.number) == (row, number)
 
 
+async def test_rows_that_arrive_leave_the_cursor_where_it_is(rollout: Shift) -> None:
+    async with looking(rollout) as look:
+        row = look.view.page.row
+        assert row is not None
+        assert row.startswith("reasons\0rule[1]")
+        for number in range(9):  # more than the first row has
+            named(rollout, "crm.delete", "new-bot", str(number))
+        await look.rests()
+        heading = look.lines.index(look.line("stopped by"))
+        assert "new-bot" in look.lines[heading + 1]
+        assert look.view.page.row == row
+        assert look.lines[heading + 2].startswith("▸  rule[1]")
+
+
 async def test_a_window_moves_with_the_clock(rollout: Shift) -> None:
     async with looking(rollout) as look:
         await look.window("15m")
@@ -524,10 +549,10 @@ async def test_a_count_under_way_says_how_far_and_the_sentence_that_it_is_not_al
 
 async def test_without_a_policy_the_receipts_say_the_mode(rollout: Shift, night: Shift) -> None:
     async with looking(rollout, policy=False) as look:
-        assert "policy not read, by receipts: observe" in look.lines[1]
+        assert "policy not read, observe" in look.lines[1]
         assert "Enforcing the last 24 h would have asked you 8 times" in look.text
     async with looking(night, policy=False) as look:
-        assert "policy not read, by receipts: enforce" in look.lines[1]
+        assert "policy not read, enforce" in look.lines[1]
         assert "by outcome" in look.text
 
 
@@ -607,6 +632,7 @@ async def test_hostile_names_stay_text_and_can_be_opened(
     names = [text for text in STORABLE if text.strip()]
     for text in names:
         named(shift, f"crm.{text}", text, text)
+        stopped_by(shift, text)
     async with looking(shift, size=size, glyphs=glyphs) as look:
         view = look.view
         view.unfolded |= {"reasons", "actions", "principals"}
@@ -619,7 +645,7 @@ async def test_hostile_names_stay_text_and_can_be_opened(
             seen += 1
             page.move(1)
         assert seen > 2 * len(names)
-        for row, number in look.numbers[::37]:
+        for row, number in look.numbers[::97]:
             figure = number.stands_for
             assert isinstance(figure, Figure)
             assert figure.count == matching(shift, figure), row
@@ -714,6 +740,21 @@ async def test_a_cursor_move_draws_the_lines_that_changed(
         look.app.tick()
         await look.rests()
         assert drawn == []
+
+
+async def test_the_mouse_moves_and_scrolls_and_opens_nothing(rollout: Shift) -> None:
+    async with looking(rollout) as look:
+        y = look.lines.index(look.line("would have been blocked"))
+        await look.pilot.click(offset=(10, y))
+        await look.rests()
+        assert look.view.page.row == "totals\0blocked"
+        await look.pilot.click(offset=(10, y), times=2)
+        await look.rests()
+        assert isinstance(look.app.screen, StatsView)
+        for step in (5, 5, -20):
+            look.view.page.scroll_lines(step)
+            assert look.app.glyphs.cursor in look.text
+        assert "Enforcing the last 24 h" in look.text
 
 
 # --- what leaves the console ---------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -15,7 +17,9 @@ from ctrlrun_tui.screens.stats_lists import (
     FOLD,
     MOST_ROWS,
     UNFOLD,
+    Table,
     actions_table,
+    folded_lines,
     reasons_table,
     table_lines,
 )
@@ -129,25 +133,39 @@ def test_two_lines_side_by_side_keep_their_numbers() -> None:
 
 def test_a_list_folds_to_its_room_and_says_how_much_more_there_is() -> None:
     rows = [reason(f"rule[{number}]", denied=1) for number in range(9)]
-    table = reasons_table(rows, UNICODE, 80)
-    folded = table_lines(table, 80, UNICODE, room=5, unfolded=False)
+    make = partial(reasons_table, glyphs=UNICODE, width=80)
+    folded = folded_lines(make, rows, 80, UNICODE, room=5, unfolded=False)
     assert [shown(line).split()[0] for line in folded[1:4]] == ["rule[0]", "rule[1]", "rule[2]"]
     assert shown(folded[-1]) == "   … 6 more"
     assert folded[-1].spots[0].acts == UNFOLD
     assert len(folded) == 5
-    whole = table_lines(table, 80, UNICODE, room=5, unfolded=True)
+    whole = folded_lines(make, rows, 80, UNICODE, room=5, unfolded=True)
     assert len(whole) == 1 + 9 + 1
     assert whole[-1].spots[0].acts == FOLD
-    fitting = table_lines(table, 80, UNICODE, room=10, unfolded=False)
+    fitting = folded_lines(make, rows, 80, UNICODE, room=10, unfolded=False)
     assert len(fitting) == 10
     assert all(line.spots[0].acts is None for line in fitting[1:])
 
 
 def test_a_list_of_very_many_rows_stays_bounded_and_says_so() -> None:
     rows = [reason(f"r{number}", denied=1) for number in range(MOST_ROWS + 7)]
-    lines = table_lines(reasons_table(rows, UNICODE, 80), 80, UNICODE, room=5, unfolded=True)
+    make = partial(reasons_table, glyphs=UNICODE, width=80)
+    lines = folded_lines(make, rows, 80, UNICODE, room=5, unfolded=True)
     assert len(lines) == MOST_ROWS + 2
     assert shown(lines[-1]) == "   fewer; 7 more rows, which a filter finds"
+
+
+def test_of_very_many_rows_only_those_that_are_shown_are_made() -> None:
+    rows = [reason(f"r{number}", denied=1) for number in range(5_000)]
+    made: list[int] = []
+
+    def make(some: Sequence[ReasonRow]) -> Table:
+        made.append(len(some))
+        return reasons_table(some, UNICODE, 80)
+
+    for unfolded in (False, True):
+        folded_lines(make, rows, 80, UNICODE, room=5, unfolded=unfolded)
+    assert made == [3, MOST_ROWS]
 
 
 @pytest.mark.parametrize("observe", [True, False])
@@ -160,9 +178,7 @@ def test_every_line_of_a_table_fits_and_its_numbers_stand_under_their_names(
         ActionRow("k8s.rollout_restart" * 3, big, big, big, big, big, big, big, big),
         action("a"),
     ]
-    lines = table_lines(
-        actions_table(rows, UNICODE, width, observe=observe), width, UNICODE, room=9, unfolded=False
-    )
+    lines = table_lines(actions_table(rows, UNICODE, width, observe=observe), width, UNICODE)
     assert all(width_of(line.text) <= width for line in lines)
     head = shown(lines[0])
     for number in lines[1].spots[0].numbers:
@@ -173,13 +189,7 @@ def test_every_line_of_a_table_fits_and_its_numbers_stand_under_their_names(
 
 
 def test_zeros_are_blank_and_nothing_opens_them() -> None:
-    lines = table_lines(
-        reasons_table([reason("rule[2]", denied=71)], UNICODE, 80),
-        80,
-        UNICODE,
-        room=4,
-        unfolded=False,
-    )
+    lines = table_lines(reasons_table([reason("rule[2]", denied=71)], UNICODE, 80), 80, UNICODE)
     assert shown(lines[1]).split() == ["rule[2]", "stripe.refund", "bot", "71"]
     assert [number.name for number in lines[1].spots[0].numbers] == ["denied"]
 

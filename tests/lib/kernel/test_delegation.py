@@ -161,7 +161,7 @@ def test_who_has_expired_hands_nothing_on(world: Make) -> None:
     [
         lambda control: control.delegate("root", handed_on(), by="head"),
         lambda control: control.delegate(5, handed_on(), by=DANA),
-        lambda control: control.delegate("", handed_on(), by=DANA),
+        lambda control: control.delegate(None, handed_on(), by=DANA),
         lambda control: control.delegate("root", grant("named", "a"), by=DANA),
         lambda control: control.delegate("root", "a grant", by=DANA),
         lambda control: control.revoke("root"),

@@ -49,12 +49,12 @@ def denied_request(w: World) -> str:
             lambda w: w.granted(2000),
             "PROP EVAL INV* RES START COM",
             "approval_mismatch",
-            False,
+            True,
         ),
-        (1000, denied_request, "PROP EVAL ADEN* RES START COM", "approval_denied", False),
-        (1000, presented_pending, "PROP EVAL INV* RES START COM", "approval_mismatch", False),
-        (1000, lambda w: "apr_no", "PROP EVAL INV* RES START COM", "approval_mismatch", False),
-        (1000, presented_expired, "PROP EVAL EXP* INV* RES START COM", "approval_mismatch", False),
+        (1000, denied_request, "PROP EVAL ADEN* RES START COM", "approval_denied", True),
+        (1000, presented_pending, "PROP EVAL INV* RES START COM", "approval_mismatch", True),
+        (1000, lambda w: "apr_no", "PROP EVAL INV* RES START COM", "approval_mismatch", True),
+        (1000, presented_expired, "PROP EVAL EXP* INV* RES START COM", "approval_mismatch", True),
         (100, lambda w: w.granted(100), "PROP EVAL RES START COM", None, False),
         (9000, lambda w: w.granted(9000), "PROP EVAL RES START COM", "rule[2]", False),
     ],
@@ -74,7 +74,9 @@ def test_what_would_have_been(
     assert w.codes() == events
     assert would(receipt)[2] == blocked
     assert receipt.execution == "committed"
-    assert (receipt.approval_id is not None) == has_id
+    assert receipt.approval_id == (presented if has_id else None)
+    answered = w.store.get_approval(presented) if has_id and presented else None
+    assert receipt.approver == (answered.approver if answered else None)
     assert len(w.calls) == 1
     assert w.state() == "committed"
     if status is not None:

@@ -126,7 +126,6 @@ def test_a_parent_that_is_no_text_a_store_takes_is_said_all_the_same(scene: Scen
         {"via": "tui"},
         {"via": None},
         {"parent_id": None},
-        {"parent_id": ""},
         {"note": 5},
         {"recorded_by": ""},
         {"recorded_by": "tui:a\nb"},

@@ -47,8 +47,11 @@ class SingleCalls:
 
 
 @pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """A store of each kind."""
+def store(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    """A store of each kind; of one without counts, many pages."""
+    monkeypatch.setattr("ctrlrun.operator.stats_reading.PAGE", 4)
     if request.param in ("memory", "single calls"):
         made: Any = InMemoryStateStore(clock=Clock(NOW))
         yield made if request.param == "memory" else SingleCalls(made)
@@ -126,12 +129,16 @@ def finish(count: StatsCount, store: Any, now: datetime, limit: int = 7) -> Stat
     raise AssertionError("it does not end")
 
 
-def listed(store: Any, figure: Figure) -> int:
-    """How many rows the figure's filter lists."""
-    wanted = parse(figure.filter, figure.kind, now=NOW)
-    if figure.kind is RowKind.APPROVALS:
-        return sum(wanted.matches(row) for row in oldest_first(paged(store).approvals_page))
-    return sum(wanted.matches(row) for row in store.receipts())
+def listed(store: Any, *asked: Figure) -> list[int]:
+    """How many rows the filter of each figure lists."""
+    receipts = store.receipts()
+    requests = list(oldest_first(paged(store).approvals_page))
+    found = []
+    for figure in asked:
+        wanted = parse(figure.filter, figure.kind, now=NOW)
+        rows = requests if figure.kind is RowKind.APPROVALS else receipts
+        found.append(sum(map(wanted.matches, rows)))
+    return found
 
 
 def figures(value: Any, path: str = "") -> Iterator[tuple[str, Figure]]:
@@ -174,7 +181,8 @@ def test_every_number_lists_as_many_receipts(store: Any, window: Window, mode: A
     report = counted(store, window, mode)
     found = list(figures(report))
     assert len(found) > 60
-    wrong = [(path, f, listed(store, f)) for path, f in found if f.count != listed(store, f)]
+    there = listed(store, *(figure for _, figure in found))
+    wrong = [(*each, n) for each, n in zip(found, there, strict=True) if each[1].count != n]
     assert wrong == []
 
 
@@ -185,8 +193,8 @@ def test_every_bar_lists_as_many_receipts_and_all_are_in_one(store: Any, mode: A
         report = counted(store, window, mode)
         buckets = report.series.buckets
         assert len(buckets) <= 62
-        for bucket in buckets:
-            assert listed(store, Figure(0, None, bucket.filter)) == bucket.calls
+        behind = listed(store, *(Figure(0, None, bucket.filter) for bucket in buckets))
+        assert behind == [bucket.calls for bucket in buckets]
         assert sum(bucket.calls for bucket in buckets) == report.calls.count
         assert sum(bucket.asked for bucket in buckets) == report.asked.count
         assert sum(bucket.ambiguous for bucket in buckets) == report.ambiguous.count
@@ -285,6 +293,25 @@ def test_a_count_fills_in_and_says_how_far(store: Any) -> None:
     assert done.progress.share == 1.0 and done.calls.count == calls[-1]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_what_commits_while_it_is_counted_is_counted_once(store: Any, seed: int) -> None:
+    """New and late ones come between any two steps, of the window and of the one before."""
+    chance = random.Random(seed)
+    fill(store, 40, seed)
+    count = StatsCount(Window.DAY, mode="observe")
+    steps = 0
+    while not count.advance(store, NOW, limit=3):
+        steps += 1
+        if steps < 25:
+            ago = chance.choice([0.0, 600.0, 80_000.0, 100_000.0, 200_000.0])
+            number = store.chain_head()[0] + 1
+            store.put_receipt(made(chance, number, NOW - timedelta(seconds=ago)))
+    assert steps > 15
+    report = count.report()
+    assert report.document == finish(StatsCount(report.since, mode="observe"), store, NOW).document
+    _check_before(report, store, "observe", Window.DAY)
+
+
 def test_a_store_that_was_set_back_is_counted_anew(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     store: Any = SQLiteStateStore(path)
@@ -300,6 +327,27 @@ def test_a_store_that_was_set_back_is_counted_anew(tmp_path: Path) -> None:
     assert finish(count, store, NOW).calls.count == 27
     expected = stats_document(store.receipts(), mode="enforce", boundary=None)
     assert count.report().document == expected
+    store.close()
+
+
+@pytest.mark.parametrize("ago", [1, 30, 100], ids=["in the window", "before it", "long ago"])
+def test_receipts_from_before_the_chain_are_counted_once(tmp_path: Path, ago: int) -> None:
+    path = tmp_path / "state.db"
+    store: Any = SQLiteStateStore(path)
+    old = NOW - timedelta(hours=ago)
+    for number in range(1, 5):
+        store.put_receipt(receipt(number, finished_at=old - timedelta(seconds=number)))
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE receipts SET seq = NULL")
+        db.commit()
+    count = StatsCount(Window.DAY, mode="enforce")
+    report = finish(count, store, NOW, limit=3)
+    assert report.calls.count == (4 if ago < 24 else 0)
+    assert report.calls.before == (4 if 24 < ago < 48 else 0)
+    store.put_receipt(receipt(9, finished_at=NOW))
+    later = finish(count, store, NOW + timedelta(minutes=90))
+    anew = finish(StatsCount(later.since, mode="enforce"), store, NOW)
+    assert later.document == anew.document and later.calls.count == report.calls.count + 1
     store.close()
 
 
@@ -363,7 +411,7 @@ def test_the_rollout_says_what_enforcing_would_have_done(store: Any) -> None:
     assert rollout.worst is not None
     start = NOW.replace(second=0, microsecond=0) - timedelta(minutes=60)
     assert (rollout.worst.start, rollout.worst.asked.count) == (start, 5)
-    assert listed(store, rollout.worst.asked) == 5
+    assert listed(store, rollout.worst.asked) == [5]
     assert counted(store, Window.DAY, "enforce").rollout is None
 
 
@@ -450,7 +498,7 @@ def test_answers_are_those_of_requests_made_in_the_window() -> None:
     assert answers.expired_share == 0.25
     for name in names:
         figure = getattr(answers, name)
-        assert figure.kind is RowKind.APPROVALS and listed(store, figure) == figure.count
+        assert figure.kind is RowKind.APPROVALS and listed(store, figure) == [figure.count]
     record = store.get_approval("apr_granted")
     assert record is not None and record.status_at(NOW) is ApprovalStatus.EXPIRED  # unspent
     empty = counted(InMemoryStateStore(), Window.DAY, "enforce").answers

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ctrlrun.action import Principal
@@ -142,6 +142,7 @@ def counted(receipts: Iterable[Receipt], stretch: Stretch) -> Any:
     split=BOUNDS,
     timed=st.sampled_from(["", "hour", "minute"]),
 )
+@example(said=[{}], limit=7, since=TIMES[2], until=None, split=TIMES[0], timed="hour")
 def test_any_tally_is_a_plain_count(
     make: Callable[[], UnitStateStore],
     said: list[dict[str, Any]],
@@ -311,6 +312,9 @@ def test_receipts_from_before_the_chain_are_counted_first(tmp_path: Path) -> Non
         found = pages(store, Stretch(since=made[1].finished_at, timed="hour"), limit)
         assert sums(found)[0].total() == 6
         assert sum(page.looked_at for page in found) == 7
+        unchained = store.receipts_tally(Stretch(), limit=2).after
+        assert sums(pages(store, Stretch(), limit, through=unchained))[0].total() == 2
+        assert pages(store, Stretch(), limit, through=START) == []
     store.close()
 
 

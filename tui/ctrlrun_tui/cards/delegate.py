@@ -16,6 +16,7 @@ from textual.widget import Widget
 from ctrlrun.action import Principal
 from ctrlrun.authority import Authority, Grant
 from ctrlrun.operator import AuthorityRow, Desk
+from ctrlrun.operator.grant_words import when_text
 from ctrlrun.operator.narrowing import (
     FIELDS,
     FieldMark,
@@ -121,7 +122,7 @@ class DelegateCard(Card):
         if ends_at is None or self.over is not None:
             return ()
         left = left_text(ends_at, now)
-        until = Span(f", until {clock_text(ends_at)}", Role.QUIET)
+        until = Span(f", until {when_text(ends_at, now)}", Role.QUIET)
         if not left[:1].isdigit():
             return line(Span("the parent ends ", Role.QUIET), Span(left, Role.NEEDS), until)
         return line(Span("the parent has ", Role.QUIET), f"{left} left", until)
@@ -147,7 +148,10 @@ class DelegateCard(Card):
         form = [FormRow(name, self.key_read) for name in (*FIELDS, *NAMES)]
         for row in form[len(FIELDS) :]:
             row.display = False
-        return [*form, FormRow(NOTE, self.key_read, "optional")]
+        rows = [*form, FormRow(NOTE, self.key_read, "optional")]
+        for row in rows:  # what is typed before the parent's values stand there would be lost
+            row.field.can_focus = False
+        return rows
 
     # --- the form --------------------------------------------------------------------------------
 
@@ -173,6 +177,7 @@ class DelegateCard(Card):
         self._offered = offered
         for field in self.query(Field):
             name = field.id or ""
+            field.can_focus = True
             field.value = typed.get(name, offered.get(name, ""))
             field.cursor_position = len(field.value)
 

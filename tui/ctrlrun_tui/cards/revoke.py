@@ -24,6 +24,7 @@ from ctrlrun.operator import (
 )
 from ctrlrun.operator.beneath import beneath
 from ctrlrun.operator.falling import falling
+from ctrlrun.operator.grant_words import when_text
 from ctrlrun.operator.wording import clock_text, left_text, short_id
 from ctrlrun.state import PagedReader
 from ctrlrun_tui.actions import REVOKE
@@ -96,7 +97,7 @@ class RevokeCard(Card):
             Bound(self.delegation_id, fall),
             facts,
             tuple(_sheet(facts, standings, glyphs, now)),
-            over=_over(row, glyphs),
+            over=_over(row, glyphs, now),
         )
 
     @property
@@ -123,8 +124,8 @@ class RevokeCard(Card):
             return ()
         left = left_text(ends_at, now)
         if left == "EXPIRED":
-            return line(Span("EXPIRED ", Role.VALUE), Span(clock_text(ends_at), Role.QUIET))
-        return line(f"{left} left", Span(f", until {clock_text(ends_at)}", Role.QUIET))
+            return line(Span("EXPIRED ", Role.VALUE), Span(when_text(ends_at, now), Role.QUIET))
+        return line(f"{left} left", Span(f", until {when_text(ends_at, now)}", Role.QUIET))
 
     def consequence(self) -> Sequence[Line]:
         facts = self._facts
@@ -215,13 +216,13 @@ def _known_parts(below: Beneath) -> Iterator[tuple[str, str, str]]:
     yield "running", effects, "not stopped" * bool(below.effects.count or below.effects.more)
 
 
-def _over(row: AuthorityRow, glyphs: Glyphs) -> Over | None:
+def _over(row: AuthorityRow, glyphs: Glyphs, now: datetime) -> Over | None:
     """That it was revoked already, by whom and when."""
     record = row.node.record
     if record is None or not record.is_revoked:
         return None
     by = "" if record.revoked_by is None else f" by {glyphs.said(record.revoked_by)}"
-    at = "" if record.revoked_at is None else f" at {clock_text(record.revoked_at)}"
+    at = "" if record.revoked_at is None else f" at {when_text(record.revoked_at, now)}"
     return Over(line(Span(f"revoked{by}{at}; nothing was written here", Role.NEEDS)))
 
 

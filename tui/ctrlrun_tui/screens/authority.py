@@ -29,10 +29,11 @@ from ctrlrun_tui.screens.authority_off import why_off
 from ctrlrun_tui.screens.authority_rows import (
     AuthorityRows,
     Order,
+    cut_limits,
     ends_cell,
     line_of,
 )
-from ctrlrun_tui.screens.cells import cut_values, joined, room_for_counts
+from ctrlrun_tui.screens.cells import joined, room_for_counts
 from ctrlrun_tui.screens.details import gone_detail
 from ctrlrun_tui.screens.records import RecordsView
 
@@ -51,7 +52,7 @@ class AuthorityView(RecordsView, inherit_bindings=False):
         Column("ends", "ends in", 12, right=True, clock=ends_cell),
         Column("subject", "subject", 26, flexible=True),
         Column("actions", "actions", 14, drop=1),
-        Column("limits", "limits", 16, cut=cut_values),
+        Column("limits", "limits", 16, cut=cut_limits),
     )
 
     def __init__(self) -> None:

@@ -20,8 +20,13 @@ from ctrlrun.operator import (
 )
 from ctrlrun.operator.beneath import beneath
 from ctrlrun.operator.delegations import made_event
-from ctrlrun.operator.grant_words import constraints_text, items_text, moment_text
-from ctrlrun.operator.wording import clock_text, left_text, short_id
+from ctrlrun.operator.grant_words import (
+    constraints_text,
+    items_text,
+    moment_text,
+    when_text,
+)
+from ctrlrun.operator.wording import left_text, short_id
 from ctrlrun.receipt import Event
 from ctrlrun.state import PagedReader
 from ctrlrun.text import mixed_scripts
@@ -128,7 +133,7 @@ def status_lines(row: AuthorityRow, glyphs: Glyphs, now: datetime) -> Iterator[P
     why = "" if standing.why is None else f": {glyphs.said(standing.why)}"
     record = row.node.record
     if standing.state is GrantState.REVOKED and record is not None:
-        at = "" if record.revoked_at is None else f" {moment_text(record.revoked_at)}"
+        at = "" if record.revoked_at is None else f" at {when_text(record.revoked_at, now)}"
         by = "" if record.revoked_by is None else f" by {glyphs.said(record.revoked_by)}"
         why = f"{by}{at}"
     yield Prose(line(word, Span(why, word.role)), line(sign))
@@ -238,7 +243,7 @@ def ends_line(ends_at: datetime | None) -> Iterator[Clocked]:
         word = left if left == "EXPIRED" else f"{left} left"
         role = Role.VALUE if left[:1].isdigit() else Role.NEEDS
         label = Span("ends".ljust(LABEL), Role.QUIET)
-        until = Span(f", at {clock_text(ends_at)}", Role.QUIET)
+        until = Span(f", at {when_text(ends_at, now)}", Role.QUIET)
         return (Span(" " * GUTTER), label, Span(word, role), until)
 
     yield Clocked(made)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from ctrlrun.authority import Authority
 from ctrlrun.operator import AuthorityRow, AuthorityUnread, GrantState, NodeKind
-from ctrlrun.operator.wording import clock_text
+from ctrlrun.operator.grant_words import when_text
 from ctrlrun_tui.actions import Action
 from ctrlrun_tui.services import Services
 
@@ -17,7 +17,7 @@ def why_off(action: Action, row: AuthorityRow, app: Services) -> str | None:
         case "delegate":
             why = why_not_narrowed(row, app.authority, app.clock())
         case "revoke":
-            why = why_not_revoked(row)
+            why = why_not_revoked(row, app.clock())
         case _:
             return None
     return None if why is None else app.glyphs.said(why)
@@ -31,7 +31,7 @@ def why_not_narrowed(
         return f"no grants are read: {authority.reason}"
     standing = row.outlook.at(now)
     if standing.state is GrantState.EXPIRED and row.outlook.ends_at is not None:
-        return f"it expired {clock_text(row.outlook.ends_at)}"
+        return f"it expired {when_text(row.outlook.ends_at, now)}"
     if not standing.is_live:
         return standing.why or f"it is {standing.state}"
     if row.grant is None:
@@ -43,7 +43,7 @@ def why_not_narrowed(
     return None
 
 
-def why_not_revoked(row: AuthorityRow) -> str | None:
+def why_not_revoked(row: AuthorityRow, now: datetime) -> str | None:
     """Why a line cannot be taken back, or None: one that cannot be read can."""
     match row.node.kind:
         case NodeKind.GRANT:
@@ -58,5 +58,5 @@ def why_not_revoked(row: AuthorityRow) -> str | None:
             if not record.is_revoked:
                 return None
             by = "" if record.revoked_by is None else f" by {record.revoked_by}"
-            at = "" if record.revoked_at is None else f" {clock_text(record.revoked_at)}"
+            at = "" if record.revoked_at is None else f" {when_text(record.revoked_at, now)}"
             return f"revoked{by}{at}"

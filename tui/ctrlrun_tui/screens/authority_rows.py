@@ -25,17 +25,22 @@ from ctrlrun.operator.authority_tree import BLANK, FURTHER, LAST, PASSES
 from ctrlrun.operator.grant_words import limits_texts
 from ctrlrun.operator.wording import short_id
 from ctrlrun.state import PagedReader
+from ctrlrun.text import cell_width
 from ctrlrun_tui.data.models import Line, Role, Row, Span
 from ctrlrun_tui.data.sources import Edge, Place, RowPage
 from ctrlrun_tui.glyphs import Glyphs
-from ctrlrun_tui.screens.cells import short_value
+from ctrlrun_tui.screens.cells import BETWEEN, short_value
 from ctrlrun_tui.widgets.countdown import left_line
+from ctrlrun_tui.widgets.strips import width_of
 
 HIDDEN = "the filter hides it now"
 GONE = "no longer there"
 
 NO_END = "no end"
 """Said of a grant that never expires."""
+
+LEAST_NAME = 3
+"""Cells that the name of a limit is cut to at least."""
 
 _STATES: dict[GrantState, tuple[str, str, Role]] = {
     GrantState.LIVE: ("granted", "live", Role.VALUE),
@@ -230,6 +235,32 @@ def _subject(node: GrantNode, grant: Grant | None, glyphs: Glyphs, role: Role) -
     if node.kind is NodeKind.MISSING:
         return (Span(glyphs.cut(shown, 60), Role.QUIET),)
     return (Span(glyphs.cut(shown, 60), role),)
+
+
+def fit_limit(text: str, width: int, glyphs: Glyphs) -> str:
+    """A limit in at most `width` cells: its name is cut, and never its numbers.
+
+    A number with a piece missing would be another number, so there is none rather than that.
+    """
+    if cell_width(text) <= width:
+        return text
+    name, space, limit = text.partition(" ")
+    if not space:
+        return glyphs.cut(text, width)
+    room = width - cell_width(limit) - 1
+    return f"{glyphs.cut(name, room)} {limit}" if room >= LEAST_NAME else glyphs.middle
+
+
+def cut_limits(cell: Line, width: int, glyphs: Glyphs) -> Line:
+    """The first limit as far as it fits, and others whole or not at all."""
+    shown: Line = ()
+    for span in cell:
+        free = width - width_of(shown) - (len(BETWEEN) if shown else 0)
+        text = fit_limit(span.text, free, glyphs) if not shown else span.text
+        if shown and cell_width(text) > free:
+            break
+        shown = (*shown, Span((BETWEEN if shown else "") + text, span.role))
+    return shown
 
 
 def subject_said(grant: Grant, glyphs: Glyphs) -> str:

@@ -32,6 +32,7 @@ from ctrlrun_tui.data.models import Line, Role, Row, Span
 from ctrlrun_tui.data.sources import END_OF_LANE, FetchLane, LanedPages, RowPage, one_page
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.screens.authority_rows import (
+    fit_limit,
     signs_line,
     state_cell,
     state_word,
@@ -62,6 +63,9 @@ EXPIRED_SHOWN = 100
 
 COUNTED_DOWN = (Lane.WAITING, Lane.UNSPENT, Lane.ENDING)
 """Lanes whose items leave them by the clock."""
+
+LIMIT_SHOWN = 18
+"""Cells of a grant's limit: the narrowest the column of arguments gets."""
 
 HIDDEN = "the filter hides it now"
 
@@ -198,7 +202,10 @@ class InboxRows:
         glyphs, grant = self._glyphs, ending.grant
         cells: dict[str, Line] = {
             "action": _said(", ".join(grant.actions), glyphs),
-            "arguments": tuple(Span(short_value(text, glyphs)) for text in limits_texts(grant)),
+            "arguments": tuple(
+                Span(fit_limit(short_value(text, glyphs), LIMIT_SHOWN, glyphs))
+                for text in limits_texts(grant)
+            ),
             "principal": _said(grant.subject.agent or grant.subject.user, glyphs),
             "effect": (),
             **_states(item.lane, glyphs),

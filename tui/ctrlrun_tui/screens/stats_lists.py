@@ -22,11 +22,12 @@ from ctrlrun.operator.stats_report import (
 from ctrlrun_tui.data.figures import BLANK_LINE, SIGN, Number, PageLine, Spot
 from ctrlrun_tui.data.models import Column, Line, Role, Span
 from ctrlrun_tui.glyphs import Glyphs
-from ctrlrun_tui.widgets.rows import place_columns
+from ctrlrun_tui.widgets.rows import Placed, place_columns
 from ctrlrun_tui.widgets.strips import MARGIN, fit, width_of
 
-MOST_ROWS = 500
-"""Rows of one list that a page has at most, unfolded; a filter finds the others."""
+MOST_ROWS = 100
+"""Rows of one list that a page has at most, unfolded; a filter finds the others. To lay out more
+would be noticed."""
 
 ROOMY = 78
 """Cells from which columns have their whole names."""
@@ -118,6 +119,7 @@ class TableRow:
     figures: dict[str, Figure]
     remarks: dict[str, Line] | None = None  # columns of text that stand like numbers
     zeros: bool = False  # whether nothing reads `0`, for rows that are always there
+    needs: bool = False  # whether its numbers need somebody
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,35 +132,58 @@ class Table:
     empty: str = ""
 
 
-def table_lines(
-    table: Table, width: int, glyphs: Glyphs, *, room: int, unfolded: bool
+def folded_lines(
+    make: Callable[[Sequence[T]], Table],
+    rows: Sequence[T],
+    width: int,
+    glyphs: Glyphs,
+    *,
+    room: int,
+    unfolded: bool,
 ) -> list[PageLine]:
-    """A table in a width, in `room` lines with its heading unless it is unfolded."""
+    """A list in a width, in `room` lines with its heading unless it is unfolded.
+
+    Only rows that are shown are made, for there may be very many.
+    """
+    shown, fold = _folded(len(rows), room - 1, unfolded=unfolded)
+    table = make(rows[:shown])
+    lines = table_lines(table, width, glyphs)
+    if fold is not None:
+        lines.append(_fold_line(table.part, fold, len(rows) - shown, width, glyphs))
+    return lines
+
+
+def table_lines(table: Table, width: int, glyphs: Glyphs) -> list[PageLine]:
+    """A table in a width, whole."""
     columns = _widened(table)
     placed = place_columns(columns, SIGN, width - MARGIN)
     lines = [_heading(table, columns, width)]
     if not table.rows and table.empty:
         lines.append(PageLine((Span(" " * SIGN + table.empty, Role.QUIET),)))
-    shown, fold = _folded(len(table.rows), room - 1, unfolded=unfolded)
-    for row in table.rows[:shown]:
-        text: list[Span] = []
-        numbers: list[Number] = []
-        at = 0
-        for place in placed:
-            cell = fit(_cell(row, place.column.name), place.width, glyphs)
-            pad = place.width - width_of(cell)
-            x = place.x + (pad if place.column.right else 0)
-            text += [Span(" " * (x - at)), *cell]
-            at = x + width_of(cell)
-            figure = row.figures.get(place.column.name)
-            if figure is not None and figure.count:
-                numbers.append(Number(place.column.name, x, width_of(cell), figure))
-        spot = Spot(row.id, table.part, 0, width, tuple(numbers))
-        lines.append(PageLine(tuple(text), (spot,)))
-    if fold is not None:
-        more = len(table.rows) - shown
-        lines.append(_fold_line(table.part, fold, more, width, glyphs))
+    lines += [_row_line(row, table.part, placed, width, glyphs) for row in table.rows]
     return lines
+
+
+def _row_line(
+    row: TableRow, part: str, placed: Sequence[Placed], width: int, glyphs: Glyphs
+) -> PageLine:
+    text: list[Span] = []
+    numbers: list[Number] = []
+    at = 0
+    for place in placed:
+        name = place.column.name
+        cell = _cell(row, name)
+        if not cell:
+            continue
+        cell = fit(cell, place.width, glyphs)
+        cells = width_of(cell)
+        x = place.x + (place.width - cells if place.column.right else 0)
+        text += [Span(" " * (x - at)), *cell]
+        at = x + cells
+        figure = row.figures.get(name)
+        if figure is not None and figure.count:
+            numbers.append(Number(name, x, cells, figure))
+    return PageLine(tuple(text), (Spot(row.id, part, 0, width, tuple(numbers)),))
 
 
 def _folded(rows: int, room: int, *, unfolded: bool) -> tuple[int, str | None]:
@@ -186,14 +211,12 @@ def _cell(row: TableRow, name: str) -> Line:
     if row.remarks is not None and name in row.remarks:
         return row.remarks[name]
     figure = row.figures.get(name)
-    return () if figure is None else count_line(figure, name, zero="0" if row.zeros else "")
-
-
-def count_line(figure: Figure, name: str = "", *, zero: str = "") -> Line:
-    """A number; nothing is blank. What is AMBIGUOUS needs somebody."""
+    if figure is None:
+        return ()
     if not figure.count:
-        return (Span(zero, Role.QUIET),) if zero else ()
-    return (Span(f"{figure.count:,}", Role.NEEDS if name == "ambiguous" else Role.VALUE),)
+        return (Span("0", Role.QUIET),) if row.zeros else ()
+    needs = row.needs or name == "ambiguous"
+    return (Span(f"{figure.count:,}", Role.NEEDS if needs else Role.VALUE),)
 
 
 def change_line(figure: Figure) -> Line:
@@ -244,7 +267,7 @@ def reasons_table(rows: Sequence[ReasonRow], glyphs: Glyphs, width: int) -> Tabl
     """What calls were stopped by, or asked a human for."""
     said = glyphs.said
     roomy = width >= ROOMY
-    longest = max((width_of((Span(said(row.reason)),)) for row in rows[:MOST_ROWS]), default=0)
+    longest = max((width_of((Span(said(row.reason)),)) for row in rows), default=0)
     columns = (
         Column("reason", "stopped by", 16 if roomy else max(12, min(longest, 15))),
         Column("action", "", 20 if roomy else 10, flexible=True),

@@ -7,9 +7,12 @@ right. A list takes the lines that are left over, and folds where it has more.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
+from ctrlrun.operator.stats_filter import ListRow
 from ctrlrun.operator.stats_report import StatsReport
 from ctrlrun_tui.data.figures import BLANK_LINE, PageColumn, PageLine
 from ctrlrun_tui.glyphs import Glyphs
@@ -19,11 +22,11 @@ from ctrlrun_tui.screens.stats_lists import (
     Lists,
     Table,
     actions_table,
+    folded_lines,
     policies_table,
     principals_table,
     reasons_table,
     stacked,
-    table_lines,
 )
 from ctrlrun_tui.screens.stats_parts import (
     answers,
@@ -45,6 +48,8 @@ LEAST = 4
 
 FEW = 9
 """Lines of a list that stands below the first screen."""
+
+T = TypeVar("T", bound=ListRow)
 
 IN_A_ROW = 2
 """Policies that stand side by side."""
@@ -99,58 +104,73 @@ class StatsPage:
         lines = self._top(width)
         policies = self._policies_beneath(width)
         below = len(policies) + 2 if policies else 1
-        first, second = self._reasons(width), self._actions(width)
-        if not self._observe:
-            first, second = second, first
         room = max(LEAST, height - len(lines) - below)
         more = max(FEW, height // 3)
+        first, second = (
+            (self._reasons, self._actions) if self._observe else (self._actions, self._reasons)
+        )
         parts = (
-            self._lines(first, width, room),
+            first(width, room),
             policies,
-            self._lines(second, width, more),
-            self._lines(principals_table(self.lists.principals, self.glyphs), width, more),
+            second(width, more),
+            self._principals(width, more),
         )
         return [*lines, BLANK_LINE, *stacked(parts)]
 
     def _left(self, width: int, height: int) -> list[PageLine]:
         lines = self._top(width)
         room = max(LEAST, height - len(lines) - 1)
-        return [*lines, BLANK_LINE, *self._lines(self._actions(width), width, room)]
+        return [*lines, BLANK_LINE, *self._actions(width, room)]
 
     def _right(self, width: int, height: int) -> list[PageLine]:
-        reasons = self._reasons(width)
-        policies = policies_table(self.lists.policies, self.glyphs)
-        principals = principals_table(self.lists.principals, self.glyphs)
         # What the short ones do not need is the first one's, but never less than half.
         share = max(LEAST, height // 4 - 1)
-        low = [
-            self._lines(policies, width, share) if self.lists.policies else [],
-            self._lines(principals, width, share) if self.lists.principals else [],
-        ]
+        low = [self._policies(width, share), self._principals(width, share)]
         used = sum(min(len(part), share) + 1 for part in low if part)
         room = max(LEAST, height - used - 1)
-        return [BLANK_LINE, *stacked((self._lines(reasons, width, room), *low))]
+        return [BLANK_LINE, *stacked((self._reasons(width, room), *low))]
 
     def _policies_beneath(self, width: int) -> list[PageLine]:
         """On one line where there are no more than stand side by side; else as a list."""
         rows = self.lists.policies
-        if not rows:
-            return []
-        if len(rows) <= IN_A_ROW:
+        if 0 < len(rows) <= IN_A_ROW:
             named = [(row.policy_hash or "", row.asked, row.calls) for row in rows]
             in_a_row = policies_in_a_row(width, self.glyphs, named)
             if in_a_row:
                 return list(in_a_row)
-        return self._lines(policies_table(rows, self.glyphs), width, LEAST + 1)
+        return self._policies(width, LEAST + 1)
 
-    def _reasons(self, width: int) -> Table:
-        return reasons_table(self.lists.reasons, self.glyphs, width)
+    # --- the lists -------------------------------------------------------------------------------
 
-    def _actions(self, width: int) -> Table:
-        return actions_table(self.lists.actions, self.glyphs, width, observe=self._observe)
+    def _reasons(self, width: int, room: int) -> list[PageLine]:
+        make = partial(reasons_table, glyphs=self.glyphs, width=width)
+        return self._lines("reasons", make, self.lists.reasons, width, room)
 
-    def _lines(self, table: Table, width: int, room: int) -> list[PageLine]:
-        if self.lists.hidden and not table.rows:
-            table = replace(table, empty=NO_MATCH)
-        unfolded = table.part in self.unfolded
-        return table_lines(table, width, self.glyphs, room=room, unfolded=unfolded)
+    def _actions(self, width: int, room: int) -> list[PageLine]:
+        make = partial(actions_table, glyphs=self.glyphs, width=width, observe=self._observe)
+        return self._lines("actions", make, self.lists.actions, width, room)
+
+    def _policies(self, width: int, room: int) -> list[PageLine]:
+        make = partial(policies_table, glyphs=self.glyphs)
+        rows = self.lists.policies
+        return self._lines("policies", make, rows, width, room) if rows else []
+
+    def _principals(self, width: int, room: int) -> list[PageLine]:
+        make = partial(principals_table, glyphs=self.glyphs)
+        rows = self.lists.principals
+        return self._lines("principals", make, rows, width, room) if rows else []
+
+    def _lines(
+        self,
+        part: str,
+        make: Callable[[Sequence[T]], Table],
+        rows: Sequence[T],
+        width: int,
+        room: int,
+    ) -> list[PageLine]:
+        def made(some: Sequence[T]) -> Table:
+            table = make(some)
+            return replace(table, empty=NO_MATCH) if self.lists.hidden else table
+
+        unfolded = part in self.unfolded
+        return folded_lines(made, rows, width, self.glyphs, room=room, unfolded=unfolded)

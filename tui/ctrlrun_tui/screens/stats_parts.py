@@ -131,14 +131,14 @@ def _enforced_words(report: StatsReport) -> tuple[str | Told, ...]:
     start = f"Of {span}" if span.startswith("everything") else f"In {span}"
     calls = (_told(report.calls, "calls"), f" {_many(report.calls, 'call', 'calls')}:")
     named = (
-        (report.asked, "asked", "asked you"),
+        (report.asked, "asked", "needed approval"),
         (report.denied, "denied", f"{_many(report.denied, 'was', 'were')} denied"),
         (report.blocked, "blocked", f"{_many(report.blocked, 'was', 'were')} blocked"),
         (report.ambiguous, "ambiguous", f"{_many(report.ambiguous, 'is', 'are')} AMBIGUOUS"),
     )
     some = [each for each in named if each[0].count]
     if not some:
-        return (start, *calls, " none was stopped, and none asked you.")
+        return (start, *calls, " none was stopped, and none needed approval.")
     words: list[str | Told] = [start, *calls]
     for index, (figure, name, said) in enumerate(some):
         ends = "." if index == len(some) - 1 else ","
@@ -194,12 +194,12 @@ def _totals(
             {"count": row.figure},
             {"change": change_line(row.figure)},
             zeros=True,
+            needs=row.name == "ambiguous",
         )
         for row in rows
         if row.figure.count or row.figure.change
     )
-    table = Table(part, columns, made, "none")
-    return table_lines(table, width, glyphs, room=len(made) + 1, unfolded=False)
+    return table_lines(Table(part, columns, made, "none"), width, glyphs)
 
 
 def _name(row: TotalRow) -> tuple[Span, ...]:
@@ -231,13 +231,11 @@ def _rollout_totals(
             {"count": figure},
             {"change": change_line(figure)},
             zeros=True,
+            needs=name == "ambiguous",
         )
         for name, words, figure, remark in named
     )
-    lines = table_lines(
-        Table("totals", columns, rows), width, glyphs, room=len(rows) + 1, unfolded=False
-    )
-    return tuple(lines)
+    return tuple(table_lines(Table("totals", columns, rows), width, glyphs))
 
 
 # --- the chart -----------------------------------------------------------------------------------

@@ -20,6 +20,10 @@ SCROLLED = 3
 """Lines that a turn of the wheel moves."""
 
 
+Look = tuple[int, str | None, str | None, str]
+"""A line of a column: its index, the row and the number under the cursor if it has them, its arrow."""
+
+
 class FiguresPage(Drawn, inherit_bindings=False):
     """Lines with numbers that can be opened."""
 
@@ -48,19 +52,22 @@ class FiguresPage(Drawn, inherit_bindings=False):
         self._order: list[str] = []
         self._spots: dict[str, list[tuple[int, int, Spot]]] = {}  # column, line
         self._shown: list[Strip] = []
+        self._kept: dict[tuple[Look, ...], Strip] = {}
 
     # --- what the screen calls -------------------------------------------------------------------
 
     def show(self, lay: LayPage, *, starts_at: str | None = None) -> None:
-        """Show this page. The cursor keeps its row; before it was moved it stands on the first row
-        of the part `starts_at`, if that is on the first screen."""
+        """Show this page. The cursor keeps its row, wherever that stands by now; at first it is put
+        on the first row of the part `starts_at`, once that is there and on the first screen."""
         self._lay, self._starts_at = lay, starts_at
         self._lay_out()
 
     def dim(self, *, dimmed: bool) -> None:
         """Show it as stale, or as fresh again."""
-        self.dimmed = dimmed
-        self.sync()
+        if dimmed != self.dimmed:
+            self.dimmed = dimmed
+            self._kept.clear()
+            self.sync()
 
     def stay_at_place(self) -> None:
         """At the next layout the cursor stands on the row that takes the place of its own."""
@@ -182,6 +189,7 @@ class FiguresPage(Drawn, inherit_bindings=False):
         if self._lay is None or not width or not height:
             return
         self.columns = self._lay(width, height)
+        self._kept.clear()
         self._tops = [*self._tops, *[0] * len(self.columns)][: len(self.columns)]
         places = [
             (at, y, spot)
@@ -219,7 +227,7 @@ class FiguresPage(Drawn, inherit_bindings=False):
         return None
 
     def _place_cursor(self, places: list[tuple[int, int, Spot]]) -> None:
-        if not self._moved_by_hand or self.row is None:
+        if self.row is None or (not self._moved_by_hand and self._part != self._starts_at):
             height = self.size.height
             first = [
                 spot.id for _, y, spot in places if spot.part == self._starts_at and y < height
@@ -272,7 +280,7 @@ class FiguresPage(Drawn, inherit_bindings=False):
         changed = [
             Region(0, y, self.size.width, 1)
             for y, (new, old) in enumerate(zip(self._shown, before, strict=True))
-            if new != old
+            if new is not old and new != old
         ]
         if changed:
             self.redraw(*changed)
@@ -283,31 +291,57 @@ class FiguresPage(Drawn, inherit_bindings=False):
         return Strip.blank(self.size.width, services(self).palette.style(Role.VALUE))
 
     def _strip(self, y: int) -> Strip:
+        """A line of the screen; as long as it looks the same it is drawn once."""
+        look = tuple(self._look(at, y) for at in range(len(self.columns)))
+        kept = self._kept.get(look)
+        if kept is None:
+            kept = self._kept[look] = self._drawn(look)
+        return kept
+
+    def _look(self, at: int, y: int) -> Look:
+        """All that a line of a column depends on: which it is, the cursor, and the arrow."""
+        lines, top = self.columns[at].lines, self._tops[at]
+        index = top + y
+        lit = index < len(lines) and any(spot.id == self.row for spot in lines[index].spots)
+        return index, self.row if lit else None, self.number if lit else None, self._arrow(at, y)
+
+    def _arrow(self, at: int, y: int) -> str:
+        """At the edge of a column that goes on above or below the screen."""
+        glyphs = services(self).glyphs
+        height, top = self.size.height, self._tops[at]
+        if y == 0 and top > 0:
+            return glyphs.up
+        return glyphs.down if y == height - 1 and top + height < len(self.columns[at].lines) else ""
+
+    def _drawn(self, look: tuple[Look, ...]) -> Strip:
         app = services(self)
         drawn: list[Strip] = []
         x = 0
-        for at, column in enumerate(self.columns):
+        for column, (index, row, _, arrow) in zip(self.columns, look, strict=True):
             if column.x > x:
                 side: Line = (Span(f" {app.glyphs.side} ".center(column.x - x), Role.FAINT),)
                 drawn.append(strip(side, column.x - x, app.palette))
-            drawn.append(self._column_strip(at, column, y))
+            made = self._column_strip(column, index, lit=row is not None)
+            if arrow:
+                edge = strip((Span(arrow, Role.YOURS),), 1, app.palette)
+                made = Strip.join([made.crop(0, column.width - 1), edge])
+            drawn.append(made)
             x = column.x + column.width
         drawn.append(Strip.blank(self.size.width - x, app.palette.style(Role.VALUE)))
         return Strip.join(drawn)
 
-    def _column_strip(self, at: int, column: PageColumn, y: int) -> Strip:
+    def _column_strip(self, column: PageColumn, index: int, *, lit: bool) -> Strip:
         app = services(self)
-        index = self._tops[at] + y
         line = column.lines[index] if index < len(column.lines) else None
         text = () if line is None else line.text
         if self.dimmed:
             text = tuple(Span(span.text, Role.QUIET) for span in text)
         text = fit(text, column.width, app.glyphs)
         drawn = strip(text, column.width, app.palette)
-        for spot in () if line is None else line.spots:
+        for spot in line.spots if lit and line is not None else ():
             if spot.id == self.row:
                 drawn = self._lit(drawn, strip(text, column.width, app.palette, cursor=True), spot)
-        return self._marked(drawn, at, column, y)
+        return drawn
 
     def _lit(self, plain: Strip, lit: Strip, spot: Spot) -> Strip:
         """A line with the cursor on a row of it."""
@@ -326,20 +360,6 @@ class FiguresPage(Drawn, inherit_bindings=False):
         palette = services(self).palette
         cell = strip((Span(sign, Role.YOURS),), 1, palette, cursor=True)
         return Strip.join([drawn.crop(0, x), cell, drawn.crop(x + 1)])
-
-    def _marked(self, drawn: Strip, at: int, column: PageColumn, y: int) -> Strip:
-        """An arrow at the edge of a column that goes on above or below the screen."""
-        app = services(self)
-        height, top = self.size.height, self._tops[at]
-        sign = ""
-        if y == 0 and top > 0:
-            sign = app.glyphs.up
-        elif y == height - 1 and top + height < len(column.lines):
-            sign = app.glyphs.down
-        if not sign:
-            return drawn
-        edge = strip((Span(sign, Role.YOURS),), 1, app.palette)
-        return Strip.join([drawn.crop(0, column.width - 1), edge])
 
     # --- mouse -----------------------------------------------------------------------------------
 
