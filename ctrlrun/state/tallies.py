@@ -244,7 +244,7 @@ class TallyReads(Reads):
         if unread:
             marks = ", ".join("?" * len(unread))
             strange = session.rows(
-                f"SELECT receipt_id, json, hash FROM (SELECT receipt_id, json, hash, {key} AS said "
+                f"SELECT receipt_id, json, hash, ts FROM (SELECT receipt_id, json, hash, ts, {key} AS said "
                 f"FROM (SELECT receipt_id, json, hash, {facts}{rest}) AS stretch) AS strange "
                 f"WHERE said IS NULL OR {self._dialect.as_bytes('said')} IN ({marks})",
                 [*key_values, *values, *unread],
@@ -404,7 +404,9 @@ def _read_singly(rows: Iterable[Row], stretch: Stretch) -> tuple[list[Tally], tu
     damaged: list[Damage] = []
     for row in rows:
         try:
-            receipt = receipt_from(row)
+            receipt = receipt_from(row[:3])
+            # The column's time is exact, the document's cut to a millisecond.
+            receipt = replace(receipt, finished_at=_time(row[3]) or receipt.finished_at)
             if known(facts_of(receipt)) is None:
                 raise ValueError("what it says of the action or the agent is not text")
             read.append(receipt)
