@@ -113,7 +113,8 @@ class EffectWrites(EffectReads, Writes):
         verdict = verdicts.reserve(record, effect_key, action_id, lease, now)
         if verdict.write is not None:
             rewrite_effect(session, verdict.write)
-            session.note_effect(_change(record, verdict.write))
+            if session.is_traced:
+                session.note_effect(_change(record, verdict.write))
         if verdict.refusal is not None:
             return verdict.refusal
         # What the failed attempt left is not this one's: its result, and a call it had suspended.
@@ -198,8 +199,9 @@ class EffectWrites(EffectReads, Writes):
             if verdict.refusal is not None:
                 return verdict.refusal
             session.execute(statement, values)  # it moved in between; the read locks the row
-        state, before = _MOVES[statement]
-        session.note_effect(EffectChange(effect_key, values[-1], state, before, values[0]))
+        if session.is_traced:
+            state, before = _MOVES[statement]
+            session.note_effect(EffectChange(effect_key, values[-1], state, before, values[0]))
         return None
 
     def resolve_effect(
@@ -261,11 +263,17 @@ def _insert(session: Session, record: EffectRecord) -> bool:
     )
     if session.execute(_RESERVE_NEW, values).rowcount != 1:
         return False
-    session.note_effect(
-        EffectChange(
-            record.effect_key, record.action_id, record.state.value, (), created_at, record=record
+    if session.is_traced:
+        session.note_effect(
+            EffectChange(
+                record.effect_key,
+                record.action_id,
+                record.state.value,
+                (),
+                created_at,
+                record=record,
+            )
         )
-    )
     return True
 
 

@@ -11,6 +11,7 @@ from contextlib import closing
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.state import postgres_open
 from ctrlrun.state.postgres_commit import SettledWrites
+from ctrlrun.state.postgres_delegations import FollowedDelegations
 from ctrlrun.state.postgres_dialect import PostgresDialect
 from ctrlrun.state.postgres_open import DEFAULT_SCHEMA
 from ctrlrun.state.postgres_pages import SettledPages
@@ -49,7 +50,9 @@ class _Opened:
         return sessions, PostgresDialect(versions[0])
 
 
-class PostgresStateStore(_Opened, SettledPages, SettledWrites, RelationalStore):
+class PostgresStateStore(
+    _Opened, FollowedDelegations, SettledPages, SettledWrites, RelationalStore
+):
     """A store in a schema of a Postgres database, shared by threads, processes and hosts.
 
     `url` goes to psycopg as it is (URL or keywords; `PG*` variables count). Makes what is missing
@@ -104,7 +107,7 @@ class ExistingPostgresStore(PostgresStateStore):
             super()._prepare(connection, clock)
 
 
-class PostgresReader(_Opened, SettledPages, RelationalReader):
+class PostgresReader(_Opened, FollowedDelegations, SettledPages, RelationalReader):
     """The reads and pages of a store that exists; there is no method in it that writes.
 
     Raises StoreNotFound when there is no such schema, and SchemaMismatch when it holds no store at

@@ -157,6 +157,8 @@ class PostgresSession(Session):
             self.trace = before
             raise
 
+    is_traced = True
+
     def note_effect(self, change: EffectChange) -> None:
         self.trace = self.trace.with_change(change)
 

@@ -133,8 +133,11 @@ class Session(ABC):
         """Whether the index of this name is there, so that a statement may ask for it."""
         return True
 
+    is_traced = False
+    """Whether the session wants to hear what a transaction does to an effect."""
+
     def note_effect(self, change: EffectChange) -> None:
-        """Hear what the transaction does to an effect: for a session that may lose its commit."""
+        """Hear that: for a session that may lose its commit."""
         return
 
     def row(self, sql: str, values: Values = ()) -> Row | None:

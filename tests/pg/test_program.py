@@ -133,7 +133,9 @@ def test_the_commands_read_and_answer(filled: str, tmp_path: Path) -> None:
         assert ended.returncode == 0, ended.stderr
         record = store.get_effect("k")
         assert record is not None and record.resolved_by == "cli:ada"
-    assert [path.name for path in tmp_path.iterdir()] == ["ctrlrun.yaml"]  # no events file beside anything
+    assert [path.name for path in tmp_path.iterdir()] == [
+        "ctrlrun.yaml"
+    ]  # no events file beside anything
 
 
 def test_refusals_are_one_line_each_and_distinct(schema: str, tmp_path: Path) -> None:
