@@ -137,7 +137,9 @@ def _parent(roots: Mapping[str, Grant], parent_id: str, store: DelegationReader)
             raise _escalation(UNKNOWN_PARENT, parent_id, "it was revoked")
         parent = _Parent(parent_id, link.grant, link)
     if parent.grant is not None and not parent.grant.delegable:
-        raise _escalation(PARENT_NOT_DELEGABLE, parent_id, "it may not be handed on")
+        raise _escalation(
+            PARENT_NOT_DELEGABLE, parent_id, "it may not be handed on: it lacks delegable: true"
+        )
     return parent
 
 

@@ -79,6 +79,10 @@ def grant_from_yaml(text: str, *, source: str = "<string>") -> Grant:
     Raises PolicyError, naming the source, for text that is no grant or brings an id of its own.
     """
     mapping = read_document(text, source=source)
+    if "schema" in mapping or "authority" in mapping:
+        raise PolicyError(
+            f"{source}: is a whole document; this takes one grant: {', '.join(_GRANT_KEYS[1:])}"
+        )
     if "id" in mapping:
         raise PolicyError(f"{source}: id is assigned, not chosen: leave it out")
     _refuse_mode(mapping, source)

@@ -330,5 +330,7 @@ def _document(record: DelegationRecord) -> dict[str, Any]:
 
 def _nothing(parent_id: str | None, *, everything: bool) -> str:
     if parent_id is not None:
-        return f"nothing was handed on from '{parent_id}'"
+        if everything:
+            return f"nothing was ever handed on from '{parent_id}'"
+        return f"no delegation from '{parent_id}' is in force; --all lists those that were revoked"
     return "no delegations yet" if everything else "no delegations are in force"

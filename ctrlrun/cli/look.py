@@ -17,6 +17,7 @@ from ctrlrun.cli.output import Output
 from ctrlrun.effect import EffectState
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.operator import effect_document, inspection_for, request_document
+from ctrlrun.state import PagedReader
 
 
 @click.command(short_help="List the requests that wait for an answer.")
@@ -77,10 +78,23 @@ def inspect(action_id: str, store_url: str | None, as_json: bool) -> None:
     with closing(desk.reader()) as reader:
         document = inspection_for(reader, action_id)
         if document is None:
-            raise InvalidArgument(f"no event or receipt of an action {action_id!r} is known")
+            known = f"no event or receipt of an action {action_id!r} is known"
+            raise InvalidArgument(known + _whose(reader, action_id))
         out = Output()
         if as_json:
             out.json(document, indent=2)
         else:
             for line in inspection_lines(out, document, reader, desk.clock()):
                 out.say(line)
+
+
+def _whose(reader: PagedReader, other_id: str) -> str:
+    """What else an id is that was taken for an action's, and where the action's stands."""
+    request = reader.get_approval(other_id)
+    if request is not None:
+        return f"; it is a request about {request.request.action.action_id}"
+    if other_id.startswith("ctr_"):
+        return "; ctr_ is a receipt's, whose action_id `ctrlrun receipts --json` shows"
+    if reader.get_effect(other_id) is not None:
+        return "; it is an effect's key, and `ctrlrun effects` shows its action"
+    return ""

@@ -208,7 +208,12 @@ class Control:
         authority.
         """
         settings = self._settings
-        self._enforced("revoke")
+        authority = self._enforced("revoke")
+        if isinstance(delegation_id, str) and delegation_id in authority.grants:
+            raise InvalidArgument(
+                f"{delegation_id!r} is a grant of {authority.source}, and no delegation: it ends "
+                "when it is taken out there"
+            )
         verbs.revoke(
             settings.store, delegation_id, by=by, sinks=settings.sinks, clock=settings.clock
         )

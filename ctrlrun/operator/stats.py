@@ -90,7 +90,8 @@ class StatsCount:
         """Look at no more than about `limit` receipts; True when all there were are counted.
 
         Starts over by itself when the store is another one, or was set back. A receipt that cannot
-        be read raises nothing: the report names it.
+        be read raises nothing: the report names it. Raises DamagedRow for one whose place in the
+        chain is no number.
         """
         tallies = tallying(reader)
         if self._now is None or self._is_another(paged(reader)):

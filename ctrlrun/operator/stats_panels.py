@@ -118,13 +118,11 @@ class _Panels:
         return self._figure(kind, key, self._kinds[kind].filter, *terms)
 
     def totals(self, field: str, names: list[str]) -> tuple[TotalRow, ...]:
-        """Receipts of any mode by a decision or an outcome, those that there are."""
+        """Calls by a decision or an outcome, those that there are."""
         rows = []
         for name in names:
-            alone = f"{field}:{name}"
-            if field == "result" and name != ReceiptResult.OBSERVED:
-                alone += f" -result:{ReceiptResult.OBSERVED.value}"
-            row = TotalRow(name, self._figure(f"{field} {name}", _ALL, alone))
+            terms = (f"{field}:{name}", self._kinds["calls"].filter)
+            row = TotalRow(name, self._figure(f"{field} {name}", _ALL, *dict.fromkeys(terms)))
             if row.figure.count or row.figure.before:
                 rows.append(row)
         return tuple(rows)
@@ -196,7 +194,7 @@ class _Panels:
         began = counted.since if counted.since is not None else counted.ends[0]
         hours = 0.0 if began is None else (counted.until - began) / _AN_HOUR
         return Rollout(
-            calls=self.figure("this_mode"),
+            calls=self.figure("calls"),
             denied=self.figure("denied"),
             asked=asked,
             blocked=self.figure("blocked"),
@@ -216,8 +214,9 @@ class _Panels:
             for key in _rows_of(facts):
                 for kind in kinds:
                     numbers[key, kind] += count
-            numbers[_ALL, f"decision {facts.decision}"] += count
-            numbers[_ALL, f"result {facts.result}"] += count
+            if "calls" in kinds:
+                numbers[_ALL, f"decision {facts.decision}"] += count
+                numbers[_ALL, f"result {facts.result}"] += count
             for kind in _STOPS:
                 if kind in kinds:
                     reason = reason_of(kind, facts, self._mode)

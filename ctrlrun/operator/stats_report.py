@@ -78,7 +78,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class TotalRow:
-    """Receipts by a decision (`allow approve deny`) or an outcome (`committed ... observed`)."""
+    """Calls by a decision (`allow approve deny`) or an outcome (`committed ... observed`)."""
 
     name: str
     figure: Figure
@@ -121,7 +121,7 @@ class ReasonRow:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """Receipts under one policy: the first 16 digits of its hash; None: they do not say which."""
+    """Calls under one policy: the first 16 digits of its hash; None: they do not say which."""
 
     policy_hash: str | None
     calls: Figure
@@ -142,7 +142,10 @@ class PrincipalRow:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One bar of the chart: receipts that finished in [start, start + series.step)."""
+    """One bar of the chart: what finished in [start, start + series.step).
+
+    `filter` is that span of time alone; the terms of what is meant go before it.
+    """
 
     start: datetime
     calls: int
@@ -172,7 +175,7 @@ class WorstTen:
 class Rollout:
     """What enforcing this policy would have done to the calls that were only observed.
 
-    `calls` are the observed ones. `stopped` is denied or blocked. `asked_per_hour` is an average
+    `stopped` is denied or blocked. `asked_per_hour` is an average
     over the window, or over the time from the first receipt when all is counted.
     """
 
@@ -215,7 +218,8 @@ class StatsReport:
     `since` is the boundary (inclusive; None: from the beginning), `until` when it was counted;
     `first` and `last` are the earliest and the latest end that was counted. Rows are ordered by
     what they count, descending, then by name. `rollout` is there in observe mode alone.
-    `other_mode` counts receipts that were made in the other mode. `document` is what
+    `calls` are the receipts of this mode, in every row; those that were made in the other one are in
+    `other_mode` and in no other number. `document` is what
     `ctrlrun stats --json` prints for this boundary. `damaged` names receipts that cannot be read;
     no number has them.
     """

@@ -56,7 +56,7 @@ class Kind:
 
 
 def kinds_of(mode: str) -> dict[str, Kind]:
-    """What is counted under a policy's mode, by name."""
+    """What is counted under a policy's mode, by name. Only `other_mode` has receipts of the other."""
     return {kind.name: kind for kind in (_OBSERVE if mode == "observe" else _ENFORCE)}
 
 
@@ -89,7 +89,7 @@ def _decision(name: str) -> Callable[[ReceiptFacts], bool]:
 
 
 _OBSERVE = (
-    Kind("calls", lambda facts: True, ""),
+    Kind("calls", _is_observed, "result:observed"),
     Kind("allowed", _would("allowed"), "enforced:allowed"),
     Kind("asked", _would("asked"), "enforced:asked"),
     Kind("denied", _would("denied"), "enforced:denied"),
@@ -110,11 +110,10 @@ _OBSERVE = (
     ),
     Kind("ambiguous", lambda facts: facts.execution == "ambiguous", "execution:ambiguous"),
     Kind("failed", lambda facts: facts.execution == "failed", "execution:failed"),
-    Kind("this_mode", _is_observed, "result:observed"),
     Kind("other_mode", lambda facts: not _is_observed(facts), "-result:observed"),
 )
 _ENFORCE = (
-    Kind("calls", lambda facts: True, ""),
+    Kind("calls", lambda facts: not _is_observed(facts), "-result:observed"),
     Kind("allowed", _decision("allow"), "decision:allow -result:observed"),
     Kind("asked", _decision("approve"), "decision:approve -result:observed"),
     Kind("denied", _result("denied"), "result:denied -result:observed"),
@@ -126,7 +125,6 @@ _ENFORCE = (
     ),
     Kind("ambiguous", _result("ambiguous"), "result:ambiguous -result:observed"),
     Kind("failed", _result("failed"), "result:failed -result:observed"),
-    Kind("this_mode", lambda facts: not _is_observed(facts), "-result:observed"),
     Kind("other_mode", _is_observed, "result:observed"),
 )
 

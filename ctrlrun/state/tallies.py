@@ -61,20 +61,23 @@ class TallyReads(Reads):
         if unchained is not None:
             return START
         row = self._row(
-            f"SELECT seq, ({_HIGHEST}) FROM receipts WHERE seq IS NOT NULL AND ts{by} >= ? "
+            f"SELECT seq FROM receipts WHERE seq IS NOT NULL AND ts{by} >= ? "
             f"ORDER BY ts{by} LIMIT 1",
             (start,),
         )
-        if row is None:
-            row = self._row(_HIGHEST)
-            return _place(0 if row is None else row[0], self._dialect.last_tie)
-        # A late one stands behind others, so that the first by time need not be the first of them.
-        # Where most receipts are in the window the chain is walked, else the index of times.
-        first = "MIN(seq)" if row[0] < row[1] / 2 else "MIN(COALESCE(seq, 0))"
-        row = self._row(
-            f"SELECT {first} FROM receipts WHERE seq IS NOT NULL AND ts{by} >= ?", (start,)
-        )
-        return _place(row[0] - 1 if row is not None else 0, self._dialect.last_tie)
+        with self._sessions.current() as session:
+            highest = _highest(session)
+            if row is None:
+                return _place(highest, self._dialect.last_tie)
+            # A late one stands behind others, so that the first by time need not be the first of
+            # them. Where most receipts are in the window the chain is walked, else the index of
+            # times.
+            first = "MIN(seq)" if row[0] < highest / 2 else "MIN(COALESCE(seq, 0))"
+            row = session.row(
+                f"SELECT {first} FROM receipts WHERE seq IS NOT NULL AND ts{by} >= ?", (start,)
+            )
+            before = _number(session, row[0]) - 1 if row is not None else 0
+            return _place(before, self._dialect.last_tie)
 
     def receipts_tally(
         self,
@@ -166,7 +169,7 @@ class TallyReads(Reads):
         )
         if looked is None or looked[0] == 0:
             return TallyPage()
-        count, first, last = looked
+        count, first, last = looked[0], looked[1], _number(session, looked[2])
         bound: tuple[str, list[Any]] = ("seq >= ? AND seq <= ?", [first, last])
         if session.has_index(self._dialect.tally_index):
             source = self._dialect.tally_source
@@ -352,7 +355,18 @@ def _end_of(through: str, order: Order) -> int | None:
 
 def _highest(session: Session) -> int:
     row = session.row(_HIGHEST)
-    return 0 if row is None else int(row[0])
+    return 0 if row is None else _number(session, row[0])
+
+
+def _number(session: Session, seq: object) -> int:
+    """A place in the chain; SQLite keeps whatever was written there."""
+    if isinstance(seq, int):
+        return seq
+    row = session.row("SELECT receipt_id FROM receipts WHERE seq = ?", (seq,))
+    name = (None if row is None else text_of(row[0])) or "without an id"
+    raise DamagedRow(
+        f"receipts {name} cannot be read: seq is not an integer", table="receipts", row_id=name
+    )
 
 
 def _between(stretch: Stretch, by: str) -> tuple[str, list[Any]]:

@@ -93,4 +93,6 @@ def say_stats() -> None:
 
 
 if __name__ == "__main__":
-    enforce() if sys.argv[1:] == ["--enforce"] else observe()
+    if sys.argv[1:] not in ([], ["--enforce"]):
+        sys.exit(__doc__)
+    enforce() if sys.argv[1:] else observe()

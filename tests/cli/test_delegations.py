@@ -128,7 +128,10 @@ def test_a_damaged_row_is_named_after_the_others(
     assert len(ended.lines) == 2
     (error,) = ended.err.splitlines()
     assert error.startswith("Error: delegations ") and made[1] in error
-    assert ids(grants, "--parent", "nobody")[0].startswith("nothing was handed on")
+    assert ids(grants, "--parent", "nobody") == [
+        "no delegation from 'nobody' is in force; --all lists those that were revoked"
+    ]
+    assert ids(grants, "--parent", "nobody", "--all")[0].startswith("nothing was ever handed on")
 
 
 def test_many_are_read_page_by_page(grants: Grants) -> None:

@@ -196,3 +196,19 @@ def test_events_stand_in_order_and_ids_to_the_right(scene: Scene) -> None:
     receipt = scene.control.execute(action, lambda: None)
     lines = [line for line in scene.ctrlrun("inspect", receipt.action_id).lines if line[:2] == "  "]
     assert [line[:7] for line in lines] == ["   16  ", "   17  ", "   18  ", "   19  "]
+
+
+def test_an_id_of_something_else_is_told_where_its_action_stands(scene: Scene) -> None:
+    request_id = scene.ask()
+    scene.refund("txn_1")
+    request = scene.store.get_approval(request_id)
+    (receipt,) = scene.store.receipts()
+    assert request is not None
+    for other, said in (
+        (request_id, request.request.action.action_id),
+        (receipt.receipt_id, "ctrlrun receipts --json"),
+        ("refund:txn_1", "ctrlrun effects"),
+    ):
+        ended = scene.ctrlrun("inspect", other)
+        assert ended.code == 1
+        assert other in ended.error and said in ended.error

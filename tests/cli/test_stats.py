@@ -223,3 +223,19 @@ def test_nothing_is_written(folder: Folder) -> None:
     before = folder.state.read_bytes()
     assert folder.stats().code == 0
     assert folder.state.read_bytes() == before
+
+
+@pytest.mark.parametrize("seq", ["'third'", "x'00'", "9e99"])
+@pytest.mark.parametrize("window", [(), ("--since", "2026-09-03T00:00:00Z")])
+def test_a_receipt_whose_place_is_no_number_is_named(
+    folder: Folder, seq: str, window: tuple[str, ...]
+) -> None:
+    folder.put(*(receipt(number) for number in range(3)))
+    with closing(sqlite3.connect(folder.state)) as connection, connection:
+        connection.execute(f"UPDATE receipts SET seq = {seq} WHERE seq = 2")
+        (name,) = connection.execute(
+            "SELECT receipt_id FROM receipts WHERE typeof(seq) <> 'integer'"
+        ).fetchone()
+    ended = folder.stats(*window)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == f"{BANNER}Error: receipts {name} cannot be read: seq is not an integer\n"

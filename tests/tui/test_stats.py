@@ -33,7 +33,7 @@ from ctrlrun_tui.screens.stats import StatsView
 from ctrlrun_tui.screens.stats_lists import row_id
 from tests.tui.evidence_scene import STORABLE, assert_inert
 from tests.tui.helpers import START
-from tests.tui.shift import Shift
+from tests.tui.shift import POLICY, Shift
 from tests.tui.stats_scene import (
     OBSERVE,
     Look,
@@ -337,10 +337,10 @@ async def test_a_window_has_two_ends(rollout: Shift) -> None:
         await look.window("all")
         await look.does("next_window")
         assert look.view.window is Window.ALL
-        assert look.notice == "there is no longer one"
+        assert look.notice == "this is the longest window"
         await look.window("15m")
         await look.does("previous_window")
-        assert look.notice == "there is no shorter one"
+        assert look.notice == "this is the shortest window"
         assert "would have asked you 3 times" in look.text
 
 
@@ -563,6 +563,35 @@ async def test_a_policy_that_begins_to_count_is_another_question(rollout: Shift)
         await look.rests()
         assert "if this policy were enforced" not in look.text
         assert "only observed, and not counted here" in look.prose
+        assert "No call was counted in the last 24 h." in look.prose
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+async def test_calls_of_the_other_mode_are_in_no_number_but_their_own(
+    night: Shift, mode: str
+) -> None:
+    """Ten calls were enforced, then two are only observed: neither count has any of the others."""
+    under(night, OBSERVE)
+    for number in range(2):
+        night.call(night.refund(900_000, f"observed_{number}"))
+    if mode == "enforce":
+        under(night, POLICY)
+    async with looking(night, size=(120, 60)) as look:
+        report = look.view.report
+        assert report is not None
+        own, other = (2, 10) if mode == "observe" else (10, 2)
+        assert report.calls.count == own
+        assert report.other_mode.count == other
+        assert report.document["actions"] == own + other
+        for rows in (report.actions, report.policies, report.principals):
+            assert sum(row.calls.count for row in rows) == own
+        for totals in (report.decisions, report.results):
+            assert sum(row.figure.count for row in totals) == own
+        assert sum(bucket.calls for bucket in report.series.buckets) == own
+        said = (
+            "stopped 2 of 2 calls" if mode == "observe" else "In the last 24 h 10 calls: 2 needed"
+        )
+        assert said in look.prose
 
 
 async def test_receipts_that_cannot_be_read_are_named(rollout: Shift) -> None:
@@ -615,7 +644,7 @@ async def test_another_store_at_the_place_is_counted_from_its_beginning(
         rollout.passes(seconds=1)
         await look.rests()
         assert look.view.report is not None
-        assert look.view.report.results != ()
+        assert look.view.report.other_mode.count == 10
         assert "10 calls were enforced" in look.prose
 
 

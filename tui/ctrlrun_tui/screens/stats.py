@@ -147,9 +147,8 @@ class StatsView(CountingScreen, inherit_bindings=False):
         windows = list(Window)
         here = windows.index(self.window) + step
         if not 0 <= here < len(windows):
-            self.console_app.say(
-                "there is no longer one" if step > 0 else "there is no shorter one"
-            )
+            end = "longest" if step > 0 else "shortest"
+            self.console_app.say(f"this is the {end} window")
             return
         self.window = windows[here]
         self._count_now()
