@@ -285,7 +285,7 @@ def _change(before: EffectRecord, after: EffectRecord) -> EffectChange:
         after.state.value,
         (before.state.value,),
         column_time(after.updated_at),
-        renews=after.state is EffectState.RESERVED,
+        renews=True,
     )
 
 

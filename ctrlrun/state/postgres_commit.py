@@ -139,9 +139,11 @@ def _branch(change: EffectChange, record: EffectRecord | None) -> Branch:
         return Branch.REFUSED
     own = record.action_id == change.action_id
     if own and record.state == change.state:
-        # A step may end where it began: then the time tells whether it was made.
-        moved = change.state not in change.before or column_time(record.updated_at) == change.at
-        return Branch.LANDED if moved else Branch.AGAIN
+        # A step may end where it began, and anybody who asks makes a lapsed lease ambiguous: then
+        # the time tells whether it was this transaction.
+        is_plain = change.state not in change.before and change.state != EffectState.AMBIGUOUS
+        if is_plain or column_time(record.updated_at) == change.at:
+            return Branch.LANDED
     if record.state in change.before and (own or change.renews):
         return Branch.AGAIN
     return Branch.REFUSED

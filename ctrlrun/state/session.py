@@ -37,7 +37,7 @@ class EffectChange:
     """A step of an effect inside a transaction.
 
     `state` and `action_id` are what stands after it, `before` the states it starts from (none: there
-    was no record), `renews` that it takes over what another attempt left. `at` is its time.
+    was no record), `renews` that another attempt stood before it. `at` is its time.
     """
 
     effect_key: str

@@ -16,7 +16,15 @@ from ctrlrun.errors import AmbiguousEffect, AmbiguousWrite, DuplicateEffect
 from ctrlrun.postgres import PostgresStateStore
 from ctrlrun.receipt import EventType, verify_chain
 from ctrlrun.state.postgres_session import PostgresSession
-from tests.lib.store_suite.helpers import FakeClock, action, effect, event, receipt, request
+from tests.lib.store_suite.helpers import (
+    START_TIME,
+    FakeClock,
+    action,
+    effect,
+    event,
+    receipt,
+    request,
+)
 from tests.pg.proxy import Cut, Proxy
 from tests.pg.server import run, server_url
 
@@ -184,6 +192,26 @@ def test_a_lapsed_lease_is_kept_as_ambiguous(
     with pytest.raises(AmbiguousEffect):
         store.reserve_effect("k", "act_b")
     assert effect(store, "k").state is EffectState.AMBIGUOUS
+
+
+def test_a_lapsed_lease_that_another_kept_is_told_apart(
+    store: PostgresStateStore, proxy: Proxy, schema: str, clock: FakeClock, branches: Branches
+) -> None:
+    bring_to(store, "executing")
+    clock.advance(timedelta(hours=1))
+    kept = f"UPDATE {{s}}.effects SET state = 'ambiguous', updated_at = '{START_TIME.isoformat()}'"
+    _before_reading_again(store, lambda: run(schema, kept))
+    proxy.cuts = [Cut.BEFORE]
+    with pytest.raises(AmbiguousEffect):
+        store.unit(lambda: _refused_unit(store), durable=True)
+    assert branches() == ["a2.row3.refuse"]
+    assert store.events() == ()
+
+
+def _refused_unit(store: PostgresStateStore) -> None:
+    with pytest.raises(AmbiguousEffect):
+        store.reserve_effect("k", "act_b")
+    store.append_event(event())
 
 
 def test_lost_again(store: PostgresStateStore, proxy: Proxy, branches: Branches) -> None:
