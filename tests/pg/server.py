@@ -81,7 +81,18 @@ def _enter(home: Path) -> None:
 def _leave(home: Path) -> bool:
     """Whether others still use it."""
     (home / f"user-{os.getpid()}").unlink(missing_ok=True)
-    return any(home.glob("user-*"))
+    return any(_is_alive(int(user.name.removeprefix("user-"))) for user in home.glob("user-*"))
+
+
+def _is_alive(process: int) -> bool:
+    """Whether it still runs: a worker that was killed has not left."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import ctrlrun
 from ctrlrun.effect import EffectState
 from ctrlrun.errors import AmbiguousEffect, AmbiguousWrite, DuplicateEffect
 from ctrlrun.postgres import PostgresStateStore
@@ -380,3 +381,50 @@ def test_an_error_before_the_commit_writes_nothing(
         store.unit(work, durable=True)
     assert branches() == []
     assert store.get_effect("k") is None and store.events() == ()
+
+
+# --- whole calls ---------------------------------------------------------------------------------
+
+POLICY = """
+schema: ctrlrun.policy/v2
+actions:
+  refund: {decision: approve, effect: "refund:{payment_id}"}
+"""
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+@pytest.mark.parametrize("cut", Cut)
+def test_a_call_acts_once_and_leaves_whole_evidence(
+    store: PostgresStateStore, proxy: Proxy, branches: Branches, cut: Cut, at_start: bool
+) -> None:
+    acted: list[str] = []
+    control = ctrlrun.Control(ctrlrun.Policy.from_yaml(POLICY), store, clock=store._clock)
+
+    @ctrlrun.protect("refund", control=control)
+    def refund(payment_id: str) -> str:
+        acted.append(payment_id)
+        if not at_start:
+            proxy.cuts = [cut]
+        return "done"
+
+    with ctrlrun.context(agent="a"):
+        with pytest.raises(ctrlrun.ApprovalRequired) as asked:
+            refund(payment_id="txn_1")
+        store.grant_approval(asked.value.request_id, "cli:ada")
+        if at_start:
+            proxy.cuts = [cut]
+        with ctrlrun.with_approval(asked.value.request_id):
+            assert refund(payment_id="txn_1") == "done"
+    assert acted == ["txn_1"] and len(branches()) == 1
+    assert effect(store, "refund:txn_1").state is EffectState.COMMITTED
+    said = [str(one.type) for one in store.events()][3:]
+    assert said == [
+        "ACTION_PROPOSED",
+        "POLICY_EVALUATED",
+        "APPROVAL_CONSUMED",
+        "EFFECT_RESERVED",
+        "EXECUTION_STARTED",
+        "EXECUTION_COMMITTED",
+    ]
+    assert [one.result for one in store.receipts()] == ["committed"]
+    assert verify_chain(store).ok
