@@ -149,6 +149,11 @@ class Bare:
         )
         self._event("EFFECT_RESERVED", number, '{"attempt":1,"lease_expires_at":"2026"}')
         db.execute(
+            "INSERT INTO holders (effect_key, action_id, attempt, host, pid, boot_id, thread,"
+            " started_at, seen_at) VALUES (?, ?, 1, 'web-3', 4121, ?, 'MainThread', ?, ?)",
+            (key, action, "3f1c8a52-0000-4000-8000-000000000000/4026531836", "48211.37", self.now),
+        )
+        db.execute(
             "UPDATE effects SET state = 'executing', updated_at = ? WHERE effect_key = ?",
             (self.now, key),
         )

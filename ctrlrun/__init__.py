@@ -30,7 +30,17 @@ if TYPE_CHECKING:
     )
     from ctrlrun.canonical import canonical_bytes
     from ctrlrun.conditions import Condition, Decision, parse_conditions
-    from ctrlrun.control import Control, context, protect, with_approval
+    from ctrlrun.control import (
+        Control,
+        attempt_key,
+        context,
+        fence,
+        idempotency_key,
+        keep_alive,
+        protect,
+        remaining,
+        with_approval,
+    )
     from ctrlrun.effect import EffectRecord, EffectState, ReconcileOutcome
     from ctrlrun.errors import (
         ActionDenied,
@@ -45,6 +55,7 @@ if TYPE_CHECKING:
         EffectKeyError,
         IdentityError,
         InvalidArgument,
+        LeaseLost,
         MissingDependency,
         NotExecuted,
         PolicyError,
@@ -76,7 +87,17 @@ _HOMES = {
     ),
     "canonical": ("canonical_bytes",),
     "conditions": ("Condition", "Decision", "parse_conditions"),
-    "control": ("Control", "context", "protect", "with_approval"),
+    "control": (
+        "Control",
+        "attempt_key",
+        "context",
+        "fence",
+        "idempotency_key",
+        "keep_alive",
+        "protect",
+        "remaining",
+        "with_approval",
+    ),
     "effect": ("EffectRecord", "EffectState", "ReconcileOutcome"),
     "errors": (
         "ActionDenied",
@@ -91,6 +112,7 @@ _HOMES = {
         "EffectKeyError",
         "IdentityError",
         "InvalidArgument",
+        "LeaseLost",
         "MissingDependency",
         "NotExecuted",
         "PolicyError",
@@ -145,6 +167,7 @@ __all__ = [
     "InMemoryStateStore",
     "InvalidArgument",
     "JSONLEventSink",
+    "LeaseLost",
     "LocalApprovalProvider",
     "MissingDependency",
     "NotExecuted",
@@ -161,11 +184,16 @@ __all__ = [
     "Subject",
     "Suspended",
     "action_hash",
+    "attempt_key",
     "canonical_bytes",
     "canonicalize",
     "context",
+    "fence",
+    "idempotency_key",
+    "keep_alive",
     "parse_conditions",
     "protect",
+    "remaining",
     "with_approval",
 ]
 

@@ -81,6 +81,25 @@ class Reservation:
     lease_expires_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Which process made an attempt, and when it was last seen at it.
+
+    It decides nothing: it is for the person who has to say what became of the effect. `boot_id`
+    and `started_at` are those of `ctrlrun.process.Process`; `thread` is the thread's name.
+    """
+
+    effect_key: str
+    action_id: str
+    attempt: int
+    host: str
+    pid: int
+    boot_id: str
+    thread: str
+    started_at: str | None
+    seen_at: datetime
+
+
 def check_lease(lease: object, name: str = "lease") -> timedelta:
     """`lease` if it is a positive `timedelta`, else InvalidArgument that mentions a lease."""
     if not isinstance(lease, timedelta) or lease <= timedelta(0):

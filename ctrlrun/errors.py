@@ -15,6 +15,7 @@ CTRLRunError
 ├── DuplicateEffect        it happened, or is happening
 ├── AmbiguousEffect        nobody knows whether it happened
 ├── NotExecuted            raised by an executor: the remote did nothing
+│   └── LeaseLost          raised by `fence`: the attempt lost its effect before it acted
 ├── Suspended              raised by an executor: to be continued
 ├── IdentityError          a credential was rejected or has expired
 ├── AmbiguousWrite         nobody knows whether the store took a write
@@ -169,6 +170,22 @@ class AmbiguousEffect(CTRLRunError):
 
 class NotExecuted(CTRLRunError):
     """Raised by an executor that knows the remote did nothing: the only retryable outcome."""
+
+
+class LeaseLost(NotExecuted):
+    """The attempt does not hold its effect any more, and `fence` stopped it before it acted.
+
+    ``reason``: ``lapsed`` (its lease ran out), ``resolved`` (a person or a hook answered for it),
+    ``taken`` (another attempt stands there). ``effect_key`` and ``attempt`` are the fenced one's.
+    """
+
+    def __init__(
+        self, message: str | None = None, *, effect_key: str, attempt: int, reason: str
+    ) -> None:
+        super().__init__(message or reason)
+        self.effect_key = effect_key
+        self.attempt = attempt
+        self.reason = reason
 
 
 class Suspended(CTRLRunError):

@@ -256,6 +256,8 @@ def test_the_tables_are_documented_column_by_column(tmp_path: Path) -> None:
     assert [name for name, _, _ in extensions] == ["extension_id", "applied_at", "ctrlrun_version"]
     changes = ", ".join(name for name, _, _ in real.pop("x_delegation_changes"))
     assert f"`x_delegation_changes({changes})`" in section("format.md", "Extensions")
+    holders = ", ".join(name for name, _, _ in real.pop("holders"))
+    assert f"`holders({holders})`" in section("format.md", "Extensions")
     documented = {
         code(row[0])[0]: [_documented(part) for part in re.split(r"[,;] (?=`)", row[1])]
         for row in rows(section("format.md", "Tables"))
@@ -413,7 +415,7 @@ def test_every_guarantee_names_tests_that_exist() -> None:
 
 def _is_a_test(path: str, _: str, name: str) -> bool:
     file = ROOT / path
-    return file.is_file() and (not name or f"\ndef {name}(" in file.read_text("utf-8"))
+    return file.is_file() and (not name or f"def {name}(" in file.read_text("utf-8"))
 
 
 # --- the changelog -------------------------------------------------------------------------------

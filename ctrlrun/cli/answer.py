@@ -17,7 +17,10 @@ from ctrlrun.cli.lines import action_lines, label
 from ctrlrun.cli.options import answer_options, answering_desk, text
 from ctrlrun.cli.output import Output, after_the_fact, note, on_terminal
 from ctrlrun.clock import iso_timestamp
-from ctrlrun.operator import Desk
+from ctrlrun.effect import EffectState
+from ctrlrun.errors import InvalidArgument
+from ctrlrun.operator import Desk, may_act_text
+from ctrlrun.operator.holding import holding
 from ctrlrun.operator.verbs import Outcome
 from ctrlrun.operator.wording import left_text
 from ctrlrun.state.location import open_writer
@@ -90,12 +93,16 @@ def resolve(
 ) -> None:
     """Say what became of EFFECT_KEY, whose outcome nobody knows: --committed or --failed.
 
-    Look at the remote first. If you say --failed and it did happen, it happens twice.
+    Look at the remote first. If you say --failed and it did happen, it happens twice. While the
+    process that holds the effect is known to live, --failed needs a --note that says why it will not
+    act.
     """
     if committed == failed:
         raise click.UsageError("say exactly one of --committed and --failed")
     outcome: Outcome = "committed" if committed else "failed"
     desk = answering_desk(store_url, as_name)
+    if failed and not (note or "").strip():
+        _check_holder(desk, effect_key)
     record = desk.resolve(effect_key, outcome, attempt=attempt, note=note)
     out = Output()
     resolved = f"{out.shown(record.effect_key)} resolved {outcome} by {out.shown(desk.who)}"
@@ -103,6 +110,20 @@ def resolve(
         out.say(resolved)
         if failed:
             out.say("a retry of this effect is now permitted")
+
+
+def _check_holder(desk: Desk, effect_key: str) -> None:
+    """InvalidArgument while the holder of an effect that can be resolved lives."""
+    with closing(open_writer(desk.location, clock=desk.clock, extend=True)) as store:
+        record = store.get_effect(effect_key)
+        if record is None or record.state is not EffectState.AMBIGUOUS:
+            return  # refused as it is
+        found = holding(store, record, desk.clock())
+    if found is not None and found.may_act:
+        raise InvalidArgument(
+            f"{effect_key} was not resolved: {may_act_text(found)}; stop that process, or say with "
+            "--note why it will not act"
+        )
 
 
 def _read(desk: Desk, request_id: str) -> ApprovalRecord | None:

@@ -10,7 +10,6 @@ import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -40,6 +39,7 @@ from ctrlrun.errors import (
 )
 from ctrlrun.operator import Desk, RevokeOutcome
 from ctrlrun.operator import delegate as hand_on
+from ctrlrun.operator.delegations import delegation_document
 from ctrlrun.operator.pages import ReadsPages
 from ctrlrun.state import Damage, Page, SQLiteStateStore, UnitStateStore
 from ctrlrun.state.location import (
@@ -181,7 +181,7 @@ def delegations(
         page=lambda reader: _readable(
             partial(reader.delegations_page, parent_id=parent_id, include_revoked=everything)
         ),
-        document=lambda row: _document(row.record),
+        document=lambda row: delegation_document(row.record),
         fields=_fields,
         nothing=_nothing(parent_id, everything=everything),
     )
@@ -229,7 +229,7 @@ def _say_made(record: DelegationRecord, *, as_json: bool) -> None:
     out = Output()
     with after_the_fact(f"created {record.delegation_id}"):
         if as_json:
-            document = _document(record)
+            document = delegation_document(record)
             kept = ("delegation_id", "parent_id", "depth", *_CREATION)
             out.json({key: document[key] for key in kept})
             return
@@ -309,23 +309,6 @@ def _fields(row: _Row) -> tuple[str, ...]:
         "-" if grant.expires_at is None else iso_timestamp(grant.expires_at),
     )
     return (*fields, f"revoked by {record.revoked_by or '-'}") if record.is_revoked else fields
-
-
-def _document(record: DelegationRecord) -> dict[str, Any]:
-    """The columns of one row."""
-    revoked_at = record.revoked_at
-    return {
-        "delegation_id": record.delegation_id,
-        "parent_id": record.parent_id,
-        "depth": record.depth,
-        "grant_json": record.grant_json,
-        "created_by_agent": record.created_by_agent,
-        "created_by_user": record.created_by_user,
-        "created_via": record.created_via,
-        "created_at": iso_timestamp(record.created_at),
-        "revoked_at": None if revoked_at is None else iso_timestamp(revoked_at),
-        "revoked_by": record.revoked_by,
-    }
 
 
 def _nothing(parent_id: str | None, *, everything: bool) -> str:

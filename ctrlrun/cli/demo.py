@@ -153,6 +153,7 @@ def _alone(folder: Path) -> Iterator[None]:
     if sys.platform == "win32":  # a store that is open cannot be taken away there
         yield
         return
+    os.getcwd()  # where that is gone, it is what has to be said
     folder.mkdir(parents=True, exist_ok=True)
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -10,6 +10,7 @@ from typing import Any
 from ctrlrun.approval import ApprovalStatus
 from ctrlrun.cli.lines import label, principal_text
 from ctrlrun.cli.output import Output
+from ctrlrun.operator import HolderStanding
 from ctrlrun.operator.wording import data_text, json_text
 from ctrlrun.receipt import principal_document
 from ctrlrun.state import StateReader
@@ -100,6 +101,9 @@ def _became(document: Document, reader: StateReader, now: datetime) -> Iterator[
         ending = f"  resolved by {resolved}" if resolved is not None else ""
         line = f"{effect['effect_key']}  {effect['state']}  attempt {effect['attempt']}"
         yield "effect", line + ending
+        holder = effect["holder"]
+        if holder is not None and holder["standing"] != HolderStanding.ENDED:
+            yield "holder", holder["said"]
     if receipt is None:
         yield "receipt", f"-  ({_awaits(document, reader, now)})"
     else:

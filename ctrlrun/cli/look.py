@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,10 +15,10 @@ from ctrlrun.cli.lines import approval_fields, effect_fields
 from ctrlrun.cli.listing import Listing, print_list
 from ctrlrun.cli.options import json_option, reading_desk, store_option, text
 from ctrlrun.cli.output import Output
-from ctrlrun.effect import EffectState
+from ctrlrun.effect import EffectRecord, EffectState
 from ctrlrun.errors import InvalidArgument
-from ctrlrun.operator import effect_document, inspection_for, request_document
-from ctrlrun.state import PagedReader
+from ctrlrun.operator import held_effect_document, inspection_for, request_document
+from ctrlrun.state import Page, PagedReader
 
 
 @click.command(short_help="List the requests that wait for an answer.")
@@ -60,12 +61,26 @@ def effects(store_url: str | None, state: str | None, as_json: bool) -> None:
     now = desk.clock()
     wanted = None if state is None else EffectState(state)
     listing = Listing(
-        page=lambda reader: partial(reader.effects_page, state=wanted),
-        document=effect_document,
-        fields=lambda record: effect_fields(record, now),
+        page=lambda reader: partial(_effects_page, reader, wanted),
+        document=lambda found: held_effect_document(found.reader, found.record, now),
+        fields=lambda found: effect_fields(found.record, now),
         nothing="no effects yet" if state is None else f"no effects are {state}",
     )
     print_list(listing, desk, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An effect, and the reader that can tell who holds it."""
+
+    reader: PagedReader
+    record: EffectRecord
+
+
+def _effects_page(reader: PagedReader, state: EffectState | None, **where: Any) -> Page[_Found]:
+    page = reader.effects_page(state=state, **where)
+    found = tuple(_Found(reader, record) for record in page.items)
+    return Page(found, page.before, page.after, page.damaged)
 
 
 @click.command(short_help="Show all that is known of one action.")
@@ -76,7 +91,7 @@ def inspect(action_id: str, store_url: str | None, as_json: bool) -> None:
     """Show ACTION_ID whole: who asked for what, the decision, approvals, the effect, every event."""
     desk = reading_desk(store_url)
     with closing(desk.reader()) as reader:
-        document = inspection_for(reader, action_id)
+        document = inspection_for(reader, action_id, clock=desk.clock)
         if document is None:
             known = f"no event or receipt of an action {action_id!r} is known"
             raise InvalidArgument(known + _whose(reader, action_id))

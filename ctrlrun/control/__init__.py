@@ -4,6 +4,24 @@ from __future__ import annotations
 
 from ctrlrun.control.ambient import context, with_approval
 from ctrlrun.control.control import Control, state_path
+from ctrlrun.control.fencing import (
+    attempt_key,
+    fence,
+    idempotency_key,
+    keep_alive,
+    remaining,
+)
 from ctrlrun.control.protection import protect
 
-__all__ = ["Control", "context", "protect", "state_path", "with_approval"]
+__all__ = [
+    "Control",
+    "attempt_key",
+    "context",
+    "fence",
+    "idempotency_key",
+    "keep_alive",
+    "protect",
+    "remaining",
+    "state_path",
+    "with_approval",
+]

@@ -19,6 +19,7 @@ from ctrlrun.errors import (
     ApprovalMismatch,
     CTRLRunError,
     DuplicateEffect,
+    LeaseLost,
 )
 from ctrlrun.policy import Evaluation, Policy
 from ctrlrun.sinks import EventSink
@@ -100,7 +101,8 @@ class Start:
 
     `blocked` is set in observe mode alone: the first reason that enforcing would have stopped at;
     `unusable` and `approver` there are an approval that it would have stopped at, for the receipt.
-    `asked` says that this call has had its one answer from its hook.
+    `asked` says that this call has had its one answer from its hook, `resumed` that the attempt
+    was suspended before.
     """
 
     evaluation: Evaluation
@@ -110,6 +112,7 @@ class Start:
     blocked: str | None = None
     unusable: str | None = None
     asked: bool = False
+    resumed: bool = False
 
     @property
     def attempt(self) -> int:
@@ -132,3 +135,10 @@ class Outcome:
     result: Any = None
     error: str | None = None
     raised: BaseException | None = None
+
+    @property
+    def fenced(self) -> LeaseLost | None:
+        """The fence's word that nothing was sent, where that is what the call ends with."""
+        if self.state is EffectState.FAILED and isinstance(self.raised, LeaseLost):
+            return self.raised
+        return None

@@ -10,7 +10,8 @@ import logging
 import threading
 
 from ctrlrun.action import Principal
-from ctrlrun.control.ambient import ambient_principal, presenting
+from ctrlrun.control.ambient import ambient_principal
+from ctrlrun.control.executing import apart
 from ctrlrun.errors import ActionDenied, IdentityError
 from ctrlrun.identity import IdentityContext, IdentityProvider
 from ctrlrun.text import inert
@@ -59,7 +60,7 @@ class Identifying:
             user=None if context is None else context.user,
         )
         try:
-            with presenting(None):
+            with apart():
                 answered: object = provider.resolve(asked)
         except IdentityError:
             raise

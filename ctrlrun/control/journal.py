@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, TypeVar, cast
 
 from ctrlrun.clock import Clock
@@ -48,6 +49,10 @@ class Ledger:
         self._effect_key = effect_key
         self._hear = hear
         self._receipts = receipts
+
+    def now(self) -> datetime:
+        """The time of this step."""
+        return self._clock()
 
     def event(
         self,

@@ -13,16 +13,17 @@ from datetime import timedelta
 from ctrlrun.action import Action
 from ctrlrun.conditions import Decision
 from ctrlrun.control import observe
-from ctrlrun.control.ambient import presented_approval, presenting
+from ctrlrun.control.ambient import presented_approval
 from ctrlrun.control.call import PRINCIPAL_EXPIRED, Call, Hook, Outcome, Settings, Start
 from ctrlrun.control.denial import deny, grants_event, judge
 from ctrlrun.control.evidence import described, message_of, plain_result
+from ctrlrun.control.executing import Running, executing
 from ctrlrun.control.outcome import record_outcome
 from ctrlrun.control.requests import answered_before, ask_person
 from ctrlrun.control.reserving import reserve_and_begin
 from ctrlrun.control.suspension import suspend
 from ctrlrun.effect import EffectState, check_lease, unrepresentable
-from ctrlrun.errors import InvalidArgument, NotExecuted, Suspended
+from ctrlrun.errors import InvalidArgument, LeaseLost, NotExecuted, Suspended
 from ctrlrun.policy import Evaluation
 from ctrlrun.receipt import EventType, Receipt
 
@@ -43,7 +44,7 @@ def protected_call(
     evaluation = decide(settings, call)
     approval_id = approve(settings, call, evaluation)
     start = reserve(settings, call, evaluation, approval_id)  # on disk when this returns
-    outcome = execute(executor)  # the executor is called here, and nowhere else
+    outcome = execute(settings, call, start, executor)  # the executor is called in there alone
     return record(settings, call, start, outcome)
 
 
@@ -117,13 +118,16 @@ def reserve(
     return reserve_and_begin(settings, call, evaluation, approval_id)
 
 
-def execute(executor: Executor) -> Outcome:
+def execute(settings: Settings, call: Call, start: Start, executor: Executor) -> Outcome:
     """Step 5: call the executor. Only NotExecuted means that nothing happened."""
+    running = Running(settings, call, start)
     try:
-        with presenting(None):
+        with executing(running):
             returned = executor()
     except Suspended as suspended:
         return Outcome(EffectState.EXECUTING, raised=suspended)
+    except LeaseLost as lost:
+        return running.outcome_of(lost)
     except NotExecuted as refused:
         return Outcome(EffectState.FAILED, error=message_of(refused), raised=refused)
     except BaseException as lost:

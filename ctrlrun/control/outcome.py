@@ -1,7 +1,8 @@
 """Step 6 in detail: the unit that holds the outcome, its event and its receipt.
 
 The outcome is bound to its attempt: a record that was taken, resolved or declared ambiguous
-meanwhile is left as it is, and this attempt's evidence says AMBIGUOUS. A store that fails never
+meanwhile is left as it is, and this attempt's evidence says AMBIGUOUS, or FAILED where its fence
+stopped it before it sent anything. A store that fails never
 turns a lost outcome into a known one.
 """
 
@@ -61,7 +62,10 @@ def _settle(
 ) -> _Settled:
     state, error = outcome.state, outcome.error
     refusal = _write_effect(ledger.store, start.reservation, outcome)
-    if refusal is not None:
+    if refusal is not None and outcome.fenced is not None:
+        # The record is another's to answer for; what the fence knows of this attempt stands.
+        error, refusal = described(outcome.fenced), None
+    elif refusal is not None:
         if state is not EffectState.AMBIGUOUS:
             error = described(refusal)
         state = EffectState.AMBIGUOUS

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ctrlrun.control.ambient import presenting
 from ctrlrun.control.call import Call, Hook
 from ctrlrun.control.evidence import described
+from ctrlrun.control.executing import apart
 from ctrlrun.control.journal import Ledger
 from ctrlrun.effect import EffectState, escape_surrogates
 from ctrlrun.errors import CTRLRunError
@@ -69,7 +69,7 @@ def ask_remote(
 ) -> Answer:
     """Call the hook. What interrupts it is recorded as no answer, with what else is due, and rises."""
     try:
-        with presenting(None):
+        with apart():
             return _understood(question.effect_key, hook.ask(question.effect_key))
     except Exception as error:
         answer = Answer("unknown", "raised", described(error))

@@ -6,8 +6,8 @@ from typing import NoReturn
 
 from ctrlrun.approval import ApprovalRecord, ApprovalRequest, ApprovalStatus, asking_policy
 from ctrlrun.clock import iso_timestamp
-from ctrlrun.control.ambient import presenting
 from ctrlrun.control.call import Call, Settings
+from ctrlrun.control.executing import apart
 from ctrlrun.control.journal import Ledger
 from ctrlrun.errors import ApprovalRequired
 from ctrlrun.receipt import EventType
@@ -48,7 +48,7 @@ def ask_person(settings: Settings, call: Call) -> NoReturn:
     call.journal.write(lambda ledger: None, durable=False)
     token = asking_policy.set(settings.policy_hash)
     try:
-        with presenting(None):
+        with apart():
             request = settings.approvals.request(call.action, settings.approval_ttl)
     finally:
         asking_policy.reset(token)

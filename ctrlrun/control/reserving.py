@@ -12,6 +12,7 @@ from ctrlrun.control import reconcile
 from ctrlrun.control.call import REFUSALS, Call, Refused, Settings, Start
 from ctrlrun.control.denial import approver_of
 from ctrlrun.control.evidence import message_of, refusal_receipt
+from ctrlrun.control.holding import note_holder
 from ctrlrun.control.journal import Ledger
 from ctrlrun.effect import Reservation
 from ctrlrun.errors import (
@@ -117,12 +118,13 @@ def _consume_and_reserve(
 
 
 def reserved(ledger: Ledger, reservation: Reservation, approval_id: str | None) -> None:
-    """Append EFFECT_RESERVED."""
+    """Append EFFECT_RESERVED, and write down who holds it."""
     facts = {
         "attempt": reservation.attempt,
         "lease_expires_at": iso_timestamp(reservation.lease_expires_at),
     }
     ledger.event(EventType.EFFECT_RESERVED, facts, approval_id=approval_id)
+    note_holder(ledger.store, reservation, ledger.now())
 
 
 def begin(store: StateStore, reservation: Reservation) -> None:

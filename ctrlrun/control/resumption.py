@@ -10,6 +10,7 @@ from typing import Any
 
 from ctrlrun.control.call import Call, Settings, Start
 from ctrlrun.control.denial import approver_of, grants_event, weigh
+from ctrlrun.control.holding import note_holder
 from ctrlrun.control.journal import Ledger
 from ctrlrun.control.kernel import Executor, check_environment, check_executor, execute, record
 from ctrlrun.control.observe import resumed_block
@@ -51,6 +52,7 @@ def resume(settings: Settings, continuation: str | bytes, executor: Executor) ->
         held = ledger.store.take_continuation(token)
         check_environment(settings, held.action)
         origin = _origin(ledger.store, held)
+        note_holder(ledger.store, _reservation(held), ledger.now())
 
         def tell(kind: EventType, facts: Mapping[str, Any]) -> None:
             action_id, now = held.action.action_id, settings.clock()
@@ -65,7 +67,7 @@ def resume(settings: Settings, continuation: str | bytes, executor: Executor) ->
     taken = taking.write(take, durable=True)
     call = _call(settings, taken)
     start = _start(settings, taken)
-    outcome = execute(executor)
+    outcome = execute(settings, call, start, executor)
     return record(settings, call, start, outcome)
 
 
@@ -95,17 +97,23 @@ def _call(settings: Settings, taken: _Taken) -> Call:
 
 
 def _start(settings: Settings, taken: _Taken) -> Start:
-    held, origin, evaluation = taken.held, taken.origin, taken.evaluation
-    record = held.record
-    if record.lease_expires_at is None:
-        raise AmbiguousEffect(effect_key=held.effect_key, action_id=record.action_id)
+    origin, evaluation = taken.origin, taken.evaluation
     return Start(
         evaluation,
-        Reservation(held.effect_key, record.action_id, record.attempt, record.lease_expires_at),
+        _reservation(taken.held),
         origin.approval_id,
         approver_of(settings.store, origin.approval_id),
         resumed_block(evaluation, origin.approval_id) if settings.observe else None,
+        resumed=True,
     )
+
+
+def _reservation(held: HeldContinuation) -> Reservation:
+    """The hold that the suspended attempt has on its effect."""
+    record = held.record
+    if record.lease_expires_at is None:
+        raise AmbiguousEffect(effect_key=held.effect_key, action_id=record.action_id)
+    return Reservation(held.effect_key, record.action_id, record.attempt, record.lease_expires_at)
 
 
 def _origin(store: StateStore, held: HeldContinuation) -> _Origin:

@@ -55,6 +55,10 @@ if TYPE_CHECKING:
     from ctrlrun.operator.filter import Filter as Filter
     from ctrlrun.operator.filter import RowKind as RowKind
     from ctrlrun.operator.filter import parse as parse
+    from ctrlrun.operator.holding import HolderStanding as HolderStanding
+    from ctrlrun.operator.holding import Holding as Holding
+    from ctrlrun.operator.holding import holder_document as holder_document
+    from ctrlrun.operator.holding import may_act_text as may_act_text
     from ctrlrun.operator.inbox import InboxCounts as InboxCounts
     from ctrlrun.operator.inbox import InboxRow as InboxRow
     from ctrlrun.operator.inbox import Lane as Lane
@@ -65,6 +69,7 @@ if TYPE_CHECKING:
     from ctrlrun.operator.inspect import INSPECTION_SCHEMA as INSPECTION_SCHEMA
     from ctrlrun.operator.inspect import approval_document as approval_document
     from ctrlrun.operator.inspect import effect_document as effect_document
+    from ctrlrun.operator.inspect import held_effect_document as held_effect_document
     from ctrlrun.operator.inspect import inspection_for as inspection_for
     from ctrlrun.operator.inspect import request_document as request_document
     from ctrlrun.operator.lookups import RefusedPresentation as RefusedPresentation
@@ -163,6 +168,12 @@ _HOME = {
             "RowKind",
             "parse",
         ),
+        "holding": (
+            "HolderStanding",
+            "Holding",
+            "holder_document",
+            "may_act_text",
+        ),
         "inbox": (
             "InboxCounts",
             "InboxRow",
@@ -176,6 +187,7 @@ _HOME = {
             "INSPECTION_SCHEMA",
             "approval_document",
             "effect_document",
+            "held_effect_document",
             "inspection_for",
             "request_document",
         ),

@@ -214,11 +214,11 @@ class Standings:
             return None
         dimension = self._texts.wider_in(holder, grant)
         if dimension is not None:
-            why = f"is wider than what it hangs under: {dimension}"
+            why = f"it is wider than what it hangs under: {dimension}"
             return GrantStanding(GrantState.NOT_CONTAINED, why)
         authority = self.tree.authority
         if authority is not None and node.depth > authority.max_delegation_depth:
-            why = f"stands at depth {node.depth}; {authority.max_delegation_depth} at most"
+            why = f"it stands at depth {node.depth}; {authority.max_delegation_depth} at most"
             return GrantStanding(GrantState.TOO_DEEP, why)
         if not holder.delegable:
             why = f"{parent.node_id}, above it, is not delegable"

@@ -14,6 +14,7 @@ from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.conditions import Decision
 from ctrlrun.effect import EffectRecord, EffectState
 from ctrlrun.operator.difference import FieldDifference, difference, differing
+from ctrlrun.operator.holding import Holding, holding
 from ctrlrun.operator.money import money
 from ctrlrun.operator.policy_view import PolicyUnread, PolicyView
 from ctrlrun.operator.risk import PolicyStand, Risk, assess, policy_stand
@@ -98,7 +99,10 @@ class Refusals:
 
 @dataclass(frozen=True, slots=True)
 class EffectFacts:
-    """What a card shows about an effect. `retry_now` says what one more attempt would do."""
+    """What a card shows about an effect. `retry_now` says what one more attempt would do.
+
+    `holding` is None where nobody wrote down which process makes the attempt.
+    """
 
     record: EffectRecord
     action: SeenAction | None
@@ -106,6 +110,7 @@ class EffectFacts:
     refusals: Refusals
     answers: tuple[HookAnswer, ...]
     retry_now: str
+    holding: Holding | None
     timeline: Timeline
 
 
@@ -163,6 +168,7 @@ def effect_facts(reader: PagedReader, record: EffectRecord, now: datetime) -> Ef
         refusals=_refusals(newest, record),
         answers=_answers(newest),
         retry_now=retry_now(record, now),
+        holding=holding(reader, record, now),
         timeline=timeline(reader, record.effect_key, now),
     )
 

@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any
 
 from ctrlrun.approval import ApprovalRecord
-from ctrlrun.clock import iso_timestamp
+from ctrlrun.clock import Clock, iso_timestamp, utc_now
 from ctrlrun.effect import EffectRecord
+from ctrlrun.operator.holding import holder_document, holding
 from ctrlrun.operator.pages import oldest_first, paged
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state import PagedReader, StateReader
@@ -20,12 +21,15 @@ from ctrlrun.state import PagedReader, StateReader
 INSPECTION_SCHEMA = "ctrlrun.inspection/v2"
 
 
-def inspection_for(store: StateReader, action_id: str) -> dict[str, Any] | None:
+def inspection_for(
+    store: StateReader, action_id: str, *, clock: Clock = utc_now
+) -> dict[str, Any] | None:
     """One action's whole history as JSON values, or None when no event or receipt has its id.
 
     Keys: `schema action_id receipt effect approvals events`. The receipt is the first of the id;
     approvals are all those of the same action hash, oldest first; the effect is the record that
-    stands now under the key of the receipt, else under the first key among the events.
+    stands now under the key of the receipt, else under the first key among the events, with who
+    holds it at the time of `clock`.
 
     Raises DamagedRow when a row of it cannot be read.
     """
@@ -39,7 +43,7 @@ def inspection_for(store: StateReader, action_id: str) -> dict[str, Any] | None:
         "schema": INSPECTION_SCHEMA,
         "action_id": action_id,
         "receipt": None if receipt is None else receipt.to_dict(),
-        "effect": None if effect is None else effect_document(effect),
+        "effect": None if effect is None else held_effect_document(reader, effect, clock()),
         "approvals": [approval_document(record) for record in _approvals(reader, receipt, events)],
         "events": [event.to_dict() for event in events],
     }
@@ -58,6 +62,14 @@ def effect_document(record: EffectRecord) -> dict[str, Any]:
         "error": record.error,
         "resolved_by": record.resolved_by,
     }
+
+
+def held_effect_document(
+    reader: PagedReader, record: EffectRecord, now: datetime
+) -> dict[str, Any]:
+    """`effect_document` and its `holder`, null where nobody wrote it down."""
+    found = holding(reader, record, now)
+    return effect_document(record) | {"holder": holder_document(found)}
 
 
 def approval_document(record: ApprovalRecord) -> dict[str, Any]:

@@ -10,6 +10,9 @@ from ctrlrun.operator.stats_report import Bucket, Figure, Series, Window, WorstT
 from ctrlrun.operator.stats_sums import MARKS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = (end.replace(tzinfo=UTC) for end in (datetime.min, datetime.max))
+"""The ends of the calendar: any program may have written a receipt of such a time."""
+
 _A_MINUTE = timedelta(minutes=1)
 _AN_HOUR = timedelta(hours=1)
 _A_MILLISECOND = timedelta(milliseconds=1)
@@ -42,9 +45,10 @@ def series_of(
             bar[index] += number
     first, last = _floor(start, step), _floor(end, step)
     count = (last - first) // step + 1
-    starts = [first + index * step for index in range(count)]
     if count > 10 * _MOST_BARS:  # a time far off the others: no row of bars reaches there
         starts = sorted(sums)
+    else:
+        starts = [first + index * step for index in range(count)]
     return Series(step, tuple(_bucket(bar, step, since, sums.get(bar)) for bar in starts))
 
 
@@ -54,7 +58,7 @@ def worst_ten(moments: Moments, since: datetime | None, asked: str) -> WorstTen 
     best: tuple[int, datetime] | None = None
     end = held = 0
     for index, (start, count) in enumerate(minutes):
-        while end < len(minutes) and minutes[end][0] < start + _TEN_MINUTES:
+        while end < len(minutes) and minutes[end][0] - start < _TEN_MINUTES:
             held += minutes[end][1]
             end += 1
         if best is None or held > best[0]:
@@ -84,8 +88,9 @@ def between(first: Bucket, last: Bucket) -> str:
 def _within(start: datetime, length: timedelta, since: datetime | None) -> str:
     """The filter of a span of time. `until` is inclusive, and documents have whole milliseconds."""
     begin = start if since is None else max(start, since)
-    return f"since:{iso_timestamp(begin)}{_UNTIL}{iso_timestamp(start + length - _A_MILLISECOND)}"
+    end = start + min(length - _A_MILLISECOND, _LAST - start)
+    return f"since:{iso_timestamp(begin)}{_UNTIL}{iso_timestamp(end)}"
 
 
 def _floor(moment: datetime, step: timedelta) -> datetime:
-    return moment - (moment - _EPOCH) % step
+    return moment - min((moment - _EPOCH) % step, moment - _FIRST)

@@ -57,6 +57,21 @@ def silence_text(span: timedelta) -> str:
     return f"{span // _DAY} d"
 
 
+def ago_text(span: timedelta) -> str:
+    """How long ago something was: `2 s ago`, `9 min ago`, `3 h ago`, `2 d ago`.
+
+    Rounded down; what lies ahead, by another clock, is `0 s ago`.
+    """
+    seconds = max(int(span.total_seconds()), 0)
+    if seconds < 120:
+        return f"{seconds} s ago"
+    if seconds < 2 * 3600:
+        return f"{seconds // 60} min ago"
+    if span < _DAYS_FROM:
+        return f"{seconds // 3600} h ago"
+    return f"{span // _DAY} d ago"
+
+
 def to_millisecond(moment: datetime) -> datetime:
     """Cut to milliseconds, as times in documents are, so that the two can be compared."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)

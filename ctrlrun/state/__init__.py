@@ -7,6 +7,8 @@ from ctrlrun.state.memory import InMemoryStateStore
 from ctrlrun.state.page import Damage, Page, ReceiptRow
 from ctrlrun.state.protocol import (
     HeldContinuation,
+    HolderReader,
+    HolderStore,
     PagedReader,
     StateReader,
     StateStore,
@@ -22,6 +24,8 @@ __all__ = [
     "DelegationRecord",
     "ExistingSQLiteStore",
     "HeldContinuation",
+    "HolderReader",
+    "HolderStore",
     "InMemoryStateStore",
     "Page",
     "PagedReader",

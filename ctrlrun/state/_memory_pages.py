@@ -16,7 +16,7 @@ from ctrlrun.action import Action
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.authority import DelegationRecord
 from ctrlrun.clock import column_timestamp
-from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun.effect import EffectRecord, EffectState, Holder
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state.page import (
@@ -98,6 +98,7 @@ class Tables:
 
     effects: dict[str, EffectRow] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
+    holders: dict[tuple[str, int], Holder] = field(default_factory=dict)
     approvals: dict[str, ApprovalRow] = field(default_factory=dict)
     delegations: dict[str, DelegationRecord] = field(default_factory=dict)
     delegation_notes: list[tuple[object, str]] = field(default_factory=list)

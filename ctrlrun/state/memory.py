@@ -22,6 +22,7 @@ from ctrlrun.effect import (
     DEFAULT_LEASE,
     EffectRecord,
     EffectState,
+    Holder,
     Reservation,
     storable_result,
 )
@@ -237,6 +238,28 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
         with self._lock:
             rows = sorted(self._tables.effects.values(), key=by_creation)
             return tuple(row.read() for row in rows if state in (None, row.record.state))
+
+    # --- holders -------------------------------------------------------------------------------
+
+    def put_holder(self, holder: Holder) -> None:
+        """Write down who makes an attempt."""
+        _aware(holder.seen_at, "seen_at")
+        _check_texts(holder.effect_key, holder.action_id, holder.host, holder.thread)
+        with self._lock:
+            self._put(self._tables.holders, (holder.effect_key, holder.attempt), holder)
+
+    def see_holder(self, effect_key: str, action_id: str, attempt: int, at: datetime) -> None:
+        """Note that an attempt was seen at a time; nothing when it is not written down."""
+        _aware(at, "at")
+        with self._lock:
+            holder = self._tables.holders.get((effect_key, attempt))
+            if holder is not None and holder.action_id == action_id:
+                self._put(self._tables.holders, (effect_key, attempt), replace(holder, seen_at=at))
+
+    def get_holder(self, effect_key: str, attempt: int) -> Holder | None:
+        """Who made that attempt, if somebody wrote it down."""
+        with self._lock:
+            return self._tables.holders.get((effect_key, attempt))
 
     # --- continuations -------------------------------------------------------------------------
 

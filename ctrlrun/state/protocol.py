@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from ctrlrun.action import Action
 from ctrlrun.approval import Approval, ApprovalRecord, ApprovalRequest, ApprovalStatus
 from ctrlrun.authority import DelegationRecord
-from ctrlrun.effect import DEFAULT_LEASE, EffectRecord, EffectState, Reservation
+from ctrlrun.effect import DEFAULT_LEASE, EffectRecord, EffectState, Holder, Reservation
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state.page import START, ApprovalOrder, EffectOrder, Page, ReceiptRow
 from ctrlrun.state.tally import AnswerTally, Stretch, TallyPage
@@ -196,6 +196,19 @@ class TallyReader(Protocol):
     def answers_tally(
         self, now: datetime, *, since: datetime | None = None, until: datetime | None = None
     ) -> AnswerTally: ...
+
+
+class HolderReader(Protocol):
+    """Which process made an attempt: for people, and asked of stores that tell."""
+
+    def get_holder(self, effect_key: str, attempt: int) -> Holder | None: ...
+
+
+class HolderStore(HolderReader, Protocol):
+    """A store that keeps who makes an attempt. None of it decides anything."""
+
+    def put_holder(self, holder: Holder) -> None: ...
+    def see_holder(self, effect_key: str, action_id: str, attempt: int, at: datetime) -> None: ...
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ from ctrlrun.state.continuations import ContinuationReads, ContinuationWrites
 from ctrlrun.state.delegations import DelegationReads, DelegationWrites
 from ctrlrun.state.effects import EffectReads
 from ctrlrun.state.evidence import EvidenceReads, EvidenceWrites
+from ctrlrun.state.holders import HolderReads, HolderWrites
 from ctrlrun.state.pages import PageReads
 from ctrlrun.state.tallies import TallyReads
 
@@ -17,6 +18,7 @@ class RelationalReader(
     EffectReads,
     DelegationReads,
     EvidenceReads,
+    HolderReads,
     PageReads,
     TallyReads,
 ):
@@ -24,6 +26,11 @@ class RelationalReader(
 
 
 class RelationalStore(
-    ContinuationWrites, ApprovalWrites, DelegationWrites, EvidenceWrites, RelationalReader
+    ContinuationWrites,
+    ApprovalWrites,
+    DelegationWrites,
+    EvidenceWrites,
+    HolderWrites,
+    RelationalReader,
 ):
     """Everything."""

@@ -16,7 +16,7 @@ from ctrlrun.action import Action, Principal
 from ctrlrun.approval import ApprovalRecord, ApprovalRequest, ApprovalStatus
 from ctrlrun.authority import DelegationRecord
 from ctrlrun.clock import column_timestamp, parse_timestamp
-from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun.effect import EffectRecord, EffectState, Holder
 from ctrlrun.errors import CTRLRunError, DamagedRow, InvalidArgument
 from ctrlrun.receipt import Event, Receipt, event_type
 from ctrlrun.state.page import ReceiptRow
@@ -28,6 +28,7 @@ EFFECT_COLUMNS = (
     "effect_key, state, action_id, attempt, lease_expires_at, result_json, error, created_at, "
     "updated_at, resolved_by"
 )
+HOLDER_COLUMNS = "effect_key, action_id, attempt, host, pid, boot_id, thread, started_at, seen_at"
 APPROVAL_COLUMNS = (
     "approval_id, action_hash, status, action_json, approver, created_at, granted_at, expires_at, "
     "consumed_at, policy_hash_at_approval"
@@ -118,6 +119,25 @@ def _effect(row: Row) -> EffectRecord:
         result=None if row[5] is None else json.loads(_text(row[5], "result_json")),
         error=_optional(row[6], "error"),
         resolved_by=_optional(row[9], "resolved_by"),
+    )
+
+
+def holder_from(row: Row) -> Holder:
+    """A row of `HOLDER_COLUMNS`."""
+    return _reading("holders", _holder, row)
+
+
+def _holder(row: Row) -> Holder:
+    return Holder(
+        effect_key=_text(row[0], "effect_key"),
+        action_id=_text(row[1], "action_id"),
+        attempt=_number(row[2], "attempt"),
+        host=_text(row[3], "host"),
+        pid=_number(row[4], "pid"),
+        boot_id=_text(row[5], "boot_id"),
+        thread=_text(row[6], "thread"),
+        started_at=_optional(row[7], "started_at"),
+        seen_at=_time(row[8], "seen_at"),
     )
 
 

@@ -140,6 +140,10 @@ class Session(ABC):
         """Hear that: for a session that may lose its commit."""
         return
 
+    def has_table(self, name: str) -> bool:
+        """Whether the side table of this name is there."""
+        return True
+
     def row(self, sql: str, values: Values = ()) -> Row | None:
         """The first row of a read that finds one at most."""
         rows = self.rows(sql, values)

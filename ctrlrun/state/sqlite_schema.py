@@ -145,6 +145,24 @@ _CHANGES = (
     *CHANGES_TRIGGERS.values(),
 )
 
+HOLDERS_TABLE = "holders"
+
+_HOLDERS = (
+    f"""CREATE TABLE IF NOT EXISTS {HOLDERS_TABLE} (
+        effect_key TEXT NOT NULL,
+        action_id TEXT NOT NULL,
+        attempt INTEGER NOT NULL,
+        host TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        boot_id TEXT NOT NULL,
+        thread TEXT NOT NULL,
+        started_at TEXT,
+        seen_at TEXT NOT NULL,
+        PRIMARY KEY (effect_key, attempt)
+    ) WITHOUT ROWID""",
+)
+"""Which process made which attempt: see `holders`."""
+
 # One index each: on a large store an index takes seconds, and the write lock is free in between.
 EXTENSIONS = (
     _index("x01_events_by_action", "x_events_by_action ON events (action_id)"),
@@ -179,4 +197,5 @@ EXTENSIONS = (
     Migration("x14_delegation_changes", _CHANGES),
     _index("x20_receipts_tally", sqlite_tally.DEFINITION),
     _index("x21_approvals_by_creation", "x_approvals_by_creation ON approvals (created_at)"),
+    Migration("x30_holders", _HOLDERS),
 )

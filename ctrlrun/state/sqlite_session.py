@@ -172,6 +172,11 @@ class SQLiteSession(Session):
         found = self.rows("SELECT 1 FROM sqlite_master WHERE type = 'index' AND name = ?", (name,))
         return bool(found)
 
+    def has_table(self, name: str) -> bool:
+        """Looks each time, as `is_indexed`."""
+        found = self.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,))
+        return bool(found)
+
     # --- transactions ----------------------------------------------------------------------------
 
     @property

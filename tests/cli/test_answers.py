@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from ctrlrun.action import Action, Principal
 from ctrlrun.approval import ApprovalStatus
 from ctrlrun.clock import iso_timestamp, utc_now
 from ctrlrun.effect import EffectState
-from ctrlrun.errors import NotExecuted
+from ctrlrun.errors import AmbiguousEffect, DuplicateEffect, NotExecuted
 from tests.cli.helpers import Ended, Scene, run, start
 
 
@@ -307,6 +310,70 @@ def test_resolved_failed_permits_a_retry(scene: Scene) -> None:
         "resolved_by": "human",
     }
     assert scene.refund().attempt == 2
+
+
+def while_it_runs(scene: Scene, work: Callable[[], object]) -> None:
+    """A slow executor, whose effect somebody found AMBIGUOUS; `work` happens meanwhile."""
+
+    def executor() -> None:
+        later = utc_now() + timedelta(hours=1)
+        with scene.at(later), pytest.raises(AmbiguousEffect):
+            scene.store.reserve_effect("refund:txn_1", "act_rival")
+        work()
+
+    with contextlib.suppress(AmbiguousEffect, DuplicateEffect):
+        scene.refund(executor=executor)
+
+
+@pytest.mark.parametrize("note", [None, "", "  "])
+def test_failed_needs_a_note_while_the_holder_lives(scene: Scene, note: str | None) -> None:
+    said = [] if note is None else ["--note", note]
+
+    def work() -> None:
+        ended = scene.ctrlrun("resolve", "refund:txn_1", "--failed", *said)
+        assert ended.code == 1
+        error = ended.error
+        assert f"pid {os.getpid()}, alive now" in error
+        assert "--note" in error and "twice" in error
+        record = scene.store.get_effect("refund:txn_1")
+        assert record is not None and record.state is EffectState.AMBIGUOUS
+
+    while_it_runs(scene, work)
+    assert "EFFECT_RESOLVED" not in scene.event_types()
+
+
+@pytest.mark.parametrize(
+    "said", [("--failed", "--note", "the pod was deleted"), ("--committed",)], ids=str
+)
+def test_with_a_note_or_committed_it_is_resolved_all_the_same(
+    scene: Scene, said: tuple[str, ...]
+) -> None:
+    def work() -> None:
+        assert scene.ctrlrun("resolve", "refund:txn_1", *said).code == 0
+
+    while_it_runs(scene, work)
+    assert "EFFECT_RESOLVED" in scene.event_types()
+
+
+def test_hostile_hosts_are_inert_in_the_refusal(scene: Scene) -> None:
+    def work() -> None:
+        record = scene.store.get_effect("refund:txn_1")
+        assert record is not None
+        held = scene.store.get_holder(record.effect_key, record.attempt)
+        assert held is not None
+        scene.store.put_holder(
+            replace(held, host="web\x1b[2J\n\u202e", boot_id="elsewhere", seen_at=utc_now())
+        )
+        error = scene.ctrlrun("resolve", "refund:txn_1", "--failed").error
+        assert not {"\x1b", "\n", "\u202e"} & set(error)
+        lines = scene.ctrlrun("inspect", record.action_id).out
+        assert not {"\x1b", "\u202e"} & set(lines)
+        (holder,) = [line for line in lines.splitlines() if line.startswith("holder")]
+        assert "alive" in holder
+        (document,) = scene.ctrlrun("effects", "--json").documents
+        assert document["holder"]["host"] == "web\x1b[2J\n\u202e"  # data stays data
+
+    while_it_runs(scene, work)
 
 
 def test_there_is_nothing_to_resolve(scene: Scene) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from datetime import UTC, datetime, timedelta
+from socket import gethostname
 from typing import Any
 
 import pytest
@@ -144,8 +146,8 @@ def test_an_action_of_which_only_events_are_known(scene: Scene) -> None:
         "act_#  -",
         "",
         "effect      refund:txn_1  executing  attempt 1",
+        f"holder      {gethostname()} pid {os.getpid()}, alive now",
         "receipt     -  (in flight)",
-        "",
     ]
 
 

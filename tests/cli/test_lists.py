@@ -12,6 +12,7 @@ from ctrlrun.action import Action, Principal
 from ctrlrun.clock import iso_timestamp, utc_now
 from ctrlrun.effect import EffectState
 from ctrlrun.errors import NotExecuted
+from ctrlrun.operator.holding import holder_document, holding
 from tests.cli.helpers import Scene
 
 
@@ -84,8 +85,10 @@ def test_effects_as_json(effects: Scene) -> None:
             "lease_expires_at": None,
             "error": "TimeoutError: no reply",
             "resolved_by": None,
+            "holder": holder_document(holding(effects.store, record, utc_now())),
         }
     ]
+    assert documents[0]["holder"]["standing"] == "ended"
     assert next(iter(documents[0])) == "effect_key"
 
 

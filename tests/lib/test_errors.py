@@ -26,6 +26,7 @@ from ctrlrun.errors import (
     FilterError,
     IdentityError,
     InvalidArgument,
+    LeaseLost,
     MissingDependency,
     NotExecuted,
     PolicyError,
@@ -43,6 +44,10 @@ EXAMPLES: list[tuple[CTRLRunError, dict[str, Any]]] = [
     (EffectKeyError("m"), {}),
     (NotExecuted("m"), {}),
     (NotExecuted(), {}),
+    (
+        LeaseLost("m", effect_key="k", attempt=2, reason="taken"),
+        {"effect_key": "k", "attempt": 2, "reason": "taken"},
+    ),
     (IdentityError("m"), {}),
     (AmbiguousWrite("m"), {}),
     (
@@ -106,6 +111,7 @@ def test_the_tree_is_flat_but_for_these_branches(cls: type[CTRLRunError]) -> Non
         AuthorityDenied: ActionDenied,
         StoreNotFound: InvalidArgument,
         FilterError: InvalidArgument,
+        LeaseLost: NotExecuted,
         CTRLRunError: Exception,
     }
     assert cls.__bases__ == (parents.get(cls, CTRLRunError),)

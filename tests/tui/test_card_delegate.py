@@ -11,7 +11,7 @@ import pytest
 from ctrlrun import Principal
 from ctrlrun.authority import grant_from_json
 from ctrlrun.errors import AuthorityEscalation
-from ctrlrun_tui.cards.delegate import DelegateCard
+from ctrlrun_tui.cards.delegate import FIELD_NOTES, DelegateCard
 from ctrlrun_tui.cards.field import Field
 from ctrlrun_tui.glyphs import ASCII, UNICODE
 from tests.lib.hostile import HOSTILE
@@ -406,3 +406,44 @@ async def test_hostile_parents_are_shown_inert_and_cancel_stays_on_the_screen(
             assert person.text.isascii()
         assert "Cancel" in person.text
     office.close()
+
+
+async def test_the_field_that_has_the_focus_is_explained_before_the_first_wrong_one(
+    office: Office,
+) -> None:
+    ids = office.usual()
+    async with at_console(office, size=(120, 40)) as person:
+        card = await opened(person, ids["finance"])
+        await fills(person, actions="**", constraints="amount_lte", expires_at="tomorrow")
+
+        def asks() -> str:
+            return " ".join(person.text.replace("│", " ").split())
+
+        explained = {
+            "constraints": "constraints: amount_lte needs a value",
+            "expires_at": "is no time",
+            "actions": "actions: ** is not inside",
+        }
+        for focused, said in (
+            ("expires_at", "expires_at"),
+            ("actions", "actions"),
+            ("constraints", "constraints"),
+            ("resources", "constraints"),  # nothing is wrong there: the first that cannot be read
+        ):
+            card.query_one(f"#{focused}", Field).focus()
+            await person.hand.rests()
+            for name, why in explained.items():
+                assert (why in asks()) is (name == said), (focused, name, asks())
+        await person.hand.keys("enter")
+        assert explained["constraints"] in asks()
+
+
+async def test_the_key_page_is_named_as_the_card_and_says_what_fields_take(office: Office) -> None:
+    ids = office.usual()
+    async with at_console(office) as person:
+        await opened(person, ids["finance"])
+        await person.hand.keys("?")
+        assert person.line("Keys").strip() == "Keys  narrow"
+        for note in FIELD_NOTES:
+            assert note.sentence in person.line(f"  {note.keys} ")
+        assert "Enter Esc" in person.text

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun.effect import EffectRecord, EffectState, Holder
+from ctrlrun.errors import AmbiguousEffect
+from ctrlrun.process import this_process
 from ctrlrun_tui.cards.reading import Phase
 from ctrlrun_tui.cards.resolve import ResolveCard
 from tests.tui.card_scene import Hand, Scene, at_desk, noticed, scene, show, told
@@ -236,3 +240,99 @@ async def test_after_enter_in_a_field_tab_goes_on_behind_it(made: Scene) -> None
         await pilot.press("tab")
         assert hand.card.focused is not None
         assert hand.card.focused.id == "effect"
+
+
+# --- while the holder lives ----------------------------------------------------------------------
+
+
+SLOW = "refund:slow"
+
+
+def slow(made: Scene, **changes: object) -> None:
+    """An effect whose lease ran out under this very process; of the holder, anything may differ."""
+    mine = this_process()
+    with closing(made.open()) as store:
+        store.reserve_effect(SLOW, "act_slow", timedelta(seconds=1))
+        store.begin_execution(SLOW, "act_slow")
+        held = Holder(
+            SLOW,
+            "act_slow",
+            1,
+            mine.host,
+            mine.pid,
+            mine.boot_id,
+            "MainThread",
+            mine.started_at,
+            made.clock(),
+        )
+        store.put_holder(replace(held, **changes))  # type: ignore[arg-type]
+        made.clock.advance(seconds=540)
+        with pytest.raises(AmbiguousEffect):
+            store.reserve_effect(SLOW, "act_rival")
+
+
+async def test_failed_asks_why_while_the_holder_lives(made: Scene) -> None:
+    slow(made)
+    async with at_desk(made, size=(80, 40)) as (app, pilot):
+        hand = await show(pilot, ResolveCard(SLOW))
+        shown = told(app)
+        assert f"pid {this_process().pid}, alive now" in shown
+        assert "its holder lives and may still act" in shown
+        await chosen(hand, "2")
+        await hand.writes("source", "dashboard")
+        await hand.writes("effect", SLOW)
+        assert "source and effect and note" in " ".join(told(app).replace("│", " ").split())
+        assert hand.card.why_no_code() is not None
+        await hand.writes("note", "the pod is frozen and will be deleted")
+        await hand.types_code()
+        assert "resolved FAILED" in noticed(app)
+    assert made.events("EFFECT_RESOLVED")[-1].data["note"].startswith("the pod is frozen")
+
+
+async def test_the_other_answers_ask_for_no_reason(made: Scene) -> None:
+    slow(made)
+    async with at_desk(made, size=(80, 40)) as (_, pilot):
+        hand = await show(pilot, ResolveCard(SLOW))
+        await chosen(hand, "3")
+        assert hand.card.why_no_code() is None
+        await chosen(hand, "1")
+        await hand.writes("source", "re_9f")
+        await hand.types_code()
+    assert made.events("EFFECT_RESOLVED")[-1].data["state"] == "committed"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"started_at": "0.01"}, "same host, process is gone"),
+        ({"host": "web-3", "pid": 4121}, "web-3 pid 4121, other host, last seen 9 min ago"),
+    ],
+    ids=["gone", "elsewhere"],
+)
+async def test_a_holder_that_is_not_known_to_live_asks_for_nothing(
+    made: Scene, changes: dict[str, object], said: str
+) -> None:
+    slow(made, **changes)
+    async with at_desk(made, size=(100, 40)) as (app, pilot):
+        hand = await show(pilot, ResolveCard(SLOW))
+        shown = told(app)
+        assert said in shown
+        assert "may still act" not in shown
+        await chosen(hand, "2")
+        await hand.writes("source", "dashboard")
+        await hand.writes("effect", SLOW)
+        assert hand.card.why_no_code() is None
+
+
+async def test_hostile_hosts_are_inert_on_the_card(made: Scene) -> None:
+    slow(made, host="web\x1b[2J\n\u202e" + "x" * 300)
+    async with at_desk(made, size=(80, 40)) as (app, pilot):
+        await show(pilot, ResolveCard(SLOW))
+        assert not {"\x1b", "\u202e"} & set(told(app))
+
+
+async def test_the_evidence_of_an_attempt_that_ended_names_no_holder(made: Scene) -> None:
+    """Its process lives on, and has nothing more to do with the effect."""
+    async with at_desk(made, size=(80, 40)) as (app, pilot):
+        await show(pilot, ResolveCard(made.ids["lost"]))
+        assert "held by" not in told(app)

@@ -13,6 +13,8 @@ from typing import Any, cast
 import pytest
 
 from ctrlrun import NotExecuted
+from ctrlrun.effect import Holder
+from ctrlrun.process import this_process
 from ctrlrun.state import PagedReader
 from ctrlrun_tui.actions import EFFECTS
 from ctrlrun_tui.data.models import Row
@@ -211,6 +213,20 @@ async def test_the_detail_is_the_record_and_its_history(shift: Shift) -> None:
             "✓ 03:13:41Z   rule[0] allows, attempt 2, started,",
         ):
             assert told in beside, told
+
+
+async def test_the_detail_says_which_process_is_at_it(shift: Shift) -> None:
+    key = shift.hang(shift.refund(10000, "txn_1"))
+    mine = this_process()
+    held = Holder(
+        key, "", 1, mine.host, mine.pid, mine.boot_id, "t", mine.started_at, shift.clock()
+    )
+    record = shift.store.get_effect(key)
+    assert record is not None
+    shift.store.put_holder(replace(held, action_id=record.action_id))
+    async with on_call(shift, size=(120, 40), view=EFFECTS) as night:
+        said = " ".join(line[68:].strip() for line in night.lines[3:])
+        assert f"held by     {mine.host} pid {mine.pid}, alive now" in said
 
 
 async def test_a_history_of_another_day_says_which(shift: Shift) -> None:

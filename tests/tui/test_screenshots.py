@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from ctrlrun_tui.demo import DemoHandle, start
 from ctrlrun_tui.snapshot import NAMES
+from tests.tui.test_snapshots import Look, draw
 
 FOLDER = Path(__file__).parents[2] / "screenshots"
 
@@ -30,9 +33,32 @@ def test_there_is_one_of_each_view_and_card_and_no_other() -> None:
     assert {file.stem for file in FOLDER.glob("*.svg")} == set(make.PICTURES)
 
 
+def look(name: str) -> Look:
+    """The picture as a frame of the demo in this process."""
+    arguments = make.PICTURES[name]
+    size = arguments[3] if len(arguments) > 2 else "80x24"
+    width, _, height = size.partition("x")
+    return Look(arguments[1], (int(width), int(height)), is_picture=True)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DemoHandle]:
+    handle = start(tmp_path_factory.mktemp("demo"), fixed=True)
+    yield handle
+    handle.stop()
+
+
 @pytest.mark.parametrize("name", sorted(make.PICTURES))
-def test_it_is_current(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is set on this machine; `python screenshots/make.py` makes them anew."""
+def test_it_is_current(demo: DemoHandle, name: str) -> None:
+    """`python screenshots/make.py` makes them anew."""
+    assert draw(demo, look(name)) == (FOLDER / f"{name}.svg").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["approve", "stats-120x40"])
+def test_the_command_draws_the_same(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is set on this machine."""
     for setting, value in (
         ("CTRLRUN_OPERATOR", "somebody"),
         ("NO_COLOR", "1"),

@@ -215,7 +215,7 @@ async def test_enforcing_tells_how_people_answered(night: Shift) -> None:
     async with looking(night) as look:
         assert look.prose.split("counted to 03:12:41Z ")[1].startswith(
             "In the last 24 h 10 calls: 2 needed approval, 1 was denied, 2 were blocked, "
-            "1 is AMBIGUOUS. by decision 24 h change by outcome 24 h change "
+            "1 ended AMBIGUOUS. by decision 24 h change by outcome 24 h change "
         )
         assert look.prose.split("answers ")[1].split(" by action")[0] == (
             "5 requests: 2 granted, 1 denied, 1 expired (20%), 1 waiting; "
@@ -270,7 +270,7 @@ async def test_enter_shows_them_and_escape_comes_back(
 ) -> None:
     shift = copied(written, scene, tmp_path)
     async with looking(shift, size=(120, 40)) as look:
-        for row, number in look.numbers[:]:
+        for row, number in look.numbers[::4]:  # each was counted above; here it is opened
             page = look.view.page
             page.go_to(row)
             page.number = number.name
@@ -605,6 +605,46 @@ async def test_receipts_that_cannot_be_read_are_named(rollout: Shift) -> None:
     async with looking(rollout) as look:
         assert "1 receipt cannot be read, and no number has them" in look.prose
         assert receipt_id[:12] in look.text
+
+
+async def test_what_cannot_be_counted_is_said_as_long_as_it_is_so(rollout: Shift) -> None:
+    """The page is empty, so the reason stands beside it, and other notices are not covered by it."""
+
+    def places(statement: str) -> None:
+        with closing(sqlite3.connect(rollout.path)) as database, database:
+            database.execute(statement)
+
+    places("UPDATE receipts SET seq = 'x' WHERE seq = 2")
+    async with looking(rollout, size=(120, 40)) as look:
+        assert "cannot be counted: receipts ctr_" in look.lines[2]
+        assert "seq is not an integer" in look.notice
+        await look.does("previous_window", "previous_window", "previous_window")
+        assert look.notice == "this is the shortest window"
+        await look.window("24h")
+        await look.does("sort")
+        for _ in range(2):
+            rollout.passes(seconds=1)
+            look.app.tick()
+            await look.rests()
+        assert "cannot be counted: receipts ctr_" in look.lines[2]
+        assert look.notice.startswith("lists ")
+        places("UPDATE receipts SET seq = 2 WHERE seq = 'x'")
+        rollout.passes(seconds=6)
+        look.app.tick()
+        await look.rests()
+        assert "cannot be counted" not in look.text
+        assert "8 times" in look.text
+
+
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (120, 40)])
+@pytest.mark.parametrize("window", WINDOWS)
+async def test_a_blank_stands_before_the_bars(
+    night: Shift, size: tuple[int, int], window: str
+) -> None:
+    night.call(night.refund(1000, "just_now"))
+    async with looking(night, size=size) as look:
+        await look.window(window)
+        assert re.search(r"calls, by [a-z0-9 ]+ [▁▂▃▄▅▆▇█…]", look.text)
 
 
 async def test_a_store_that_cannot_be_read_leaves_the_numbers_quiet(

@@ -37,7 +37,8 @@ def _contrast(style: Style) -> float:
 
 
 @pytest.mark.parametrize(
-    ("theme", "role", "cursor"), list(product(TRUE, [role for role in Role if role is not Role.FAINT], (False, True)))
+    ("theme", "role", "cursor"),
+    list(product(TRUE, [role for role in Role if role is not Role.FAINT], (False, True))),
 )
 def test_every_pair_but_faint_is_readable(theme: str, role: Role, cursor: bool) -> None:
     assert _contrast(palette_for(theme, no_color=False).style(role, cursor=cursor)) >= LEAST

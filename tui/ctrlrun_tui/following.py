@@ -8,6 +8,7 @@ draws nothing itself.
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -99,6 +100,16 @@ class FollowingApp(App[int], inherit_bindings=False):
         line = (Span(text, role),) if isinstance(text, str) else text
         self.notice = Notice(line, self.clock()) if any(span.text for span in line) else Notice()
         self.renew_frame()
+
+    def say_of_key(self, text: str) -> None:
+        """Say why a key did nothing: it stands until a key does something, or there is news."""
+        self.say(text)
+        self.notice = replace(self.notice, of_key=True)
+
+    def unsay_of_key(self) -> None:
+        """A key works: what was said about one before is no longer so. News stays."""
+        if self.notice.of_key:
+            self.say("")
 
     def write_terminal(self, sequence: str) -> None:
         """Send a sequence to the terminal, behind the frames that are on their way."""

@@ -110,9 +110,12 @@ def test_reading_everything_leaves_every_byte_as_it_was(
 
 def drop_extensions(path: Path) -> None:
     with sqlite3.connect(path) as raw:
-        names = raw.execute("SELECT name FROM sqlite_master WHERE name LIKE 'x\\_%' ESCAPE '\\'")
-        for (name,) in names.fetchall():
-            raw.execute(f"DROP INDEX {name}")
+        names = raw.execute(
+            "SELECT type, name FROM sqlite_master WHERE name LIKE 'x\\_%' ESCAPE '\\' "
+            "ORDER BY type = 'table'"  # a table last: triggers write to it
+        )
+        for kind, name in names.fetchall():
+            raw.execute(f"DROP {kind} {name}")
         raw.execute("DROP TABLE schema_extensions")
     raw.close()
 

@@ -14,7 +14,8 @@ from ctrlrun.reporting import INSPECTION_SCHEMA, inspection_for
 from tests.lib.operator.helpers import Scene, SingleCalls, sqlite_store
 
 EFFECT_KEYS = (
-    "effect_key state action_id attempt created_at updated_at lease_expires_at error resolved_by"
+    "effect_key state action_id attempt created_at updated_at lease_expires_at error resolved_by "
+    "holder"
 )
 APPROVAL_KEYS = (
     "approval_id action_hash status approver created_at expires_at granted_at consumed_at"

@@ -506,6 +506,37 @@ def test_answers_are_those_of_requests_made_in_the_window() -> None:
     assert empty is not None and empty.expired_share is None and empty.median is None
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize("far", [datetime.min, datetime.max, datetime(7000, 1, 1)], ids=str)
+def test_a_time_at_the_end_of_the_calendar_is_a_bar_like_any_other(
+    mode: Any, window: Any, far: datetime
+) -> None:
+    """One such receipt neither ends the count nor makes bars without number on the way to it."""
+    store = InMemoryStateStore()
+    store.put_receipt(made(random.Random(1), 1, NOW))
+    store.put_receipt(observed(2, 1, "approve", "approval_required"))
+    at = far.replace(tzinfo=UTC)
+    store.put_receipt(
+        replace(
+            observed(3, 1, "approve", "approval_required"),
+            receipt_id="ctr_far",
+            started_at=at,
+            finished_at=at,
+        )
+    )
+    report = counted(store, window, mode)
+    buckets = report.series.buckets
+    assert len(buckets) <= 600
+    assert sum(bucket.calls for bucket in buckets) == report.calls.count
+    shown = [
+        Figure(bucket.calls, None, f"{report.calls.filter} {bucket.filter}") for bucket in buckets
+    ]
+    assert listed(store, *shown) == [figure.count for figure in shown]
+    for path, figure in figures(report):
+        assert listed(store, figure) == [figure.count], path
+
+
 EMPTY: list[Callable[[], Any]] = [InMemoryStateStore, lambda: SingleCalls(InMemoryStateStore())]
 
 

@@ -8,7 +8,7 @@ in docs/console.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from textual import events, on, work
@@ -26,7 +26,12 @@ from ctrlrun_tui.cards.parts import INSIDE, Cancel, FactsPane
 from ctrlrun_tui.cards.reading import FactsCard, Phase, told
 from ctrlrun_tui.cards.sheet import line_width, wrap_words
 from ctrlrun_tui.data.models import Line, Live, Role, Span, line
-from ctrlrun_tui.keymap import key_of
+from ctrlrun_tui.keymap import key_of, shown_key
+from ctrlrun_tui.screens.base import KeyNote
+from ctrlrun_tui.widgets.footer import Hint
+
+LEAVE = "leave field"
+"""What Enter and Esc do in a field."""
 
 VIA = "tui"
 """What an answer's event says about where it was given."""
@@ -257,9 +262,13 @@ class Card(FactsCard):
             self.key_read(event.time)
             if event.key in ("enter", "escape"):
                 self._left_field = self.focused
-                self.cancel.focus()
+                self.set_focus(self.cancel)  # at once: the next key is not the field's
                 return True
             return event.is_printable
+        if event.key == "backspace" and self.fields.display and self.has_draft() is not None:
+            self.key_read(event.time)  # meant for the field that was left a moment ago
+            self.console_app.say_of_key(f"nothing to delete here; {self._esc} cancels")
+            return True
         if event.key == "enter":
             self.key_read(event.time)
             self.do_cancel()
@@ -276,7 +285,15 @@ class Card(FactsCard):
         left, self._left_field = self._left_field, None
         if left is not None and not self.in_field:
             self.set_focus(left)
-        super().do_next_field()
+            super().do_next_field()
+            if self.in_field:
+                return
+        super().do_next_field()  # from Cancel, where nothing stood behind the field either
+
+    def do_previous_field(self) -> None:
+        """The field before, from where the marker is."""
+        self._left_field = None
+        super().do_previous_field()
 
     def unknown_key(self, event: events.Key) -> None:
         """Arrows sideways and the like: a card has nothing to say about them."""
@@ -287,8 +304,9 @@ class Card(FactsCard):
         self._press(NO_CHARACTER, event.time)
 
     def on_descendant_focus(self) -> None:
-        """The code is there only while letters are not a field's."""
+        """The code is there only while letters are not a field's; the footer says whose they are."""
         self.renew_ask()
+        self.renew_frame()
 
     def _press(self, character: str, at: float) -> None:
         if self.phase is Phase.OPEN and self.keypad.press(character, at):
@@ -344,6 +362,27 @@ class Card(FactsCard):
         if self.phase is Phase.WRITING and action.name in CHANGE_THE_ANSWER:
             return "the answer is being written"
         return super().off(action)
+
+    def hints(self) -> tuple[Sequence[Hint], int | None]:
+        """In a field the keys of a field alone: all others type themselves there, `?` too."""
+        if not self.in_field:
+            return super().hints()
+        keys = self.console_app.keys
+        tab = Hint(keys.shown("next_field"), keys.named("next_field").word)
+        return [Hint(shown_key("enter"), LEAVE), tab, Hint(self._esc, LEAVE)], None
+
+    @property
+    def _esc(self) -> str:
+        return self.console_app.keys.shown("cancel")
+
+    def key_notes(self) -> Sequence[KeyNote]:
+        if not self.fields.display or not self.query(Field):
+            return ()
+        leave = f"{shown_key('enter')} {self._esc}"
+        return (
+            KeyNote(leave, LEAVE, "In a field. Then the code comes, if it can."),
+            KeyNote("Left Right", "move", "In a field, as Home and End do; Del deletes."),
+        )
 
     def do_cancel(self) -> None:
         """Leave; what was typed is kept for the next time, and nothing is written."""

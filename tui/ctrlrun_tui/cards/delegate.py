@@ -41,6 +41,7 @@ from ctrlrun_tui.cards.sheet import Laid, heading, lay, wrap_words
 from ctrlrun_tui.data.models import Fact, Line, Role, Span, line
 from ctrlrun_tui.screens.authority_detail import dimension_facts, fit_span, row_name
 from ctrlrun_tui.screens.authority_off import why_not_narrowed
+from ctrlrun_tui.screens.base import KeyNote
 
 AS_AGENT, AS_USER, NOTE = "as_agent", "as_user", "note"
 NAMES = (AS_AGENT, AS_USER)
@@ -48,6 +49,14 @@ NAMES = (AS_AGENT, AS_USER)
 
 AGENT_SHOWN = 20
 """Cells of the agent's name in the notice, beside the new id."""
+
+FIELD_NOTES = (
+    KeyNote("actions", "patterns", "With commas; so resources and environments."),
+    KeyNote("constraints", "limits", "With commas: amount_lte 500, tier_eq std"),
+    KeyNote("expires_at", "time", "ISO 8601 with its offset: 2026-11-29T05:00:00Z"),
+    KeyNote("delegable", "yes or no", "Whether it may be handed on in its turn."),
+)
+"""What the fields take, for the key page."""
 
 _FORM = "form"
 
@@ -114,8 +123,15 @@ class DelegateCard(Card):
 
     # --- what it says ----------------------------------------------------------------------------
 
+    @property
+    def called(self) -> str:
+        return "narrow"
+
+    def key_notes(self) -> Sequence[KeyNote]:
+        return (*super().key_notes(), *FIELD_NOTES)
+
     def title_line(self) -> Line:
-        return line("narrow")
+        return line(self.called)
 
     def clock_line(self, now: datetime) -> Line:
         ends_at = None if self.drawn is None else self.drawn.expires_at
@@ -278,20 +294,23 @@ class DelegateCard(Card):
         if narrowed is None:
             return line(Span("reading ...", Role.QUIET))
         said = self.console_app.glyphs.said
+        here = None if self.focused is None else self.focused.id
         problems = [
-            f"{name}: {said(mark.problem or '')}"
+            (name, f"{name}: {said(mark.problem or '')}")
             for fit in (Fit.WRONG, Fit.WIDER)
             for name in narrowed.fields_that(fit)
             if (mark := narrowed.marks[name])
         ]
         not_named = self._why_not_named()
         if not_named is not None:
-            problems.append(f"in whose name: {said(not_named)}")
+            named = here if here in NAMES else AS_AGENT
+            problems.append((named, f"in whose name: {said(not_named)}"))
         if not problems:
             return None if self._differs() else self._nothing_narrowed()
         wider = narrowed.fields_that(Fit.WIDER)
         told = f"wider: {', '.join(wider)}. " if len(wider) > 1 else ""
-        return line(Span(f"No code yet. {told}", Role.NEEDS), problems[0])
+        told_first = next((why for name, why in problems if name == here), problems[0][1])
+        return line(Span(f"No code yet. {told}", Role.NEEDS), told_first)
 
     def _differs(self) -> bool:
         """Whether anything in the form is not as the parent has it."""

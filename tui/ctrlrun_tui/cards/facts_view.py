@@ -18,6 +18,8 @@ from ctrlrun.operator import (
     EarlierRequest,
     EffectFacts,
     FieldDifference,
+    HolderStanding,
+    Holding,
     HookAnswer,
     PolicyStand,
     SeenAction,
@@ -350,10 +352,21 @@ def _effect_about(facts: EffectFacts, glyphs: Glyphs) -> Iterator[Fact | Prose]:
     error = facts.record.error
     told = _sentence(glyphs.said(error)) if error else line(Span("none recorded", Role.QUIET))
     yield Fact("error", told, whole=True)
+    yield from _holder_facts(facts.holding, glyphs)
     yield Fact("retries", line(refusals_text(facts)), _asked_remark(facts.answers), whole=True)
     yield Fact("a retry now", _sentence(glyphs.said(facts.retry_now)), whole=True)
     for answer in facts.answers:
         yield from _answer_facts(answer, glyphs)
+
+
+def _holder_facts(found: Holding | None, glyphs: Glyphs) -> Iterator[Fact]:
+    """Which process is at it: news only while its attempt is not over."""
+    if found is None or found.standing is HolderStanding.ENDED:
+        return
+    said = glyphs.said(found.said)
+    told = line(Span(said, Role.NEEDS)) if found.may_act else line(said)
+    # A process comes and goes without the store's knowing: what was true when somebody looked.
+    yield Fact("held by", told, line(Span(f"at {clock_text(found.at)}", Role.QUIET)), whole=True)
 
 
 def _sentence(text: str) -> Line:

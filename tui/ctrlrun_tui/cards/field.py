@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.widgets import Input
 
@@ -22,14 +23,14 @@ LONGEST = 2000
 """Characters that a field takes."""
 
 _EDITS: Mapping[str, Callable[[Field], None]] = {
-    "left": lambda field: field.action_cursor_left(),
-    "right": lambda field: field.action_cursor_right(),
+    "left": lambda field: field.step_left(),
+    "right": lambda field: field.step_right(),
     "ctrl+left": lambda field: field.action_cursor_left_word(),
     "ctrl+right": lambda field: field.action_cursor_right_word(),
     "home": lambda field: field.action_home(),
     "end": lambda field: field.action_end(),
-    "backspace": lambda field: field.action_delete_left(),
-    "delete": lambda field: field.action_delete_right(),
+    "backspace": lambda field: field.take_left(),
+    "delete": lambda field: field.take_right(),
     "ctrl+w": lambda field: field.action_delete_left_word(),
 }
 
@@ -55,6 +56,7 @@ class Field(Input, inherit_bindings=False):
         edit = _EDITS.get(event.key)
         if edit is not None:
             edit(self)
+            self._show_caret()
         elif event.is_printable and "+" not in event.key[:-1]:
             self._put(event.character or "")
         else:
@@ -68,14 +70,43 @@ class Field(Input, inherit_bindings=False):
         self._on_key_read(event.time)
         self._put(event.text.replace("\r\n", "\n").replace("\r", "\n").strip("\n"))
 
+    def step_left(self) -> None:
+        """The caret before the sign at its left, or before what is selected."""
+        start, end = sorted(self.selection)
+        self.cursor_position = start if start != end else _sign_start(self.value, start)
+
+    def step_right(self) -> None:
+        """The caret behind the sign under it, or behind what is selected."""
+        start, end = sorted(self.selection)
+        self.cursor_position = end if start != end else _sign_end(self.value, end)
+
+    def take_left(self) -> None:
+        """Delete the sign at the caret's left, or what is selected."""
+        start, end = sorted(self.selection)
+        self.delete(start if start != end else _sign_start(self.value, start), end)
+
+    def take_right(self) -> None:
+        """Delete the sign under the caret, or what is selected."""
+        start, end = sorted(self.selection)
+        self.delete(start, end if start != end else _sign_end(self.value, end))
+
     def _put(self, text: str) -> None:
         """Text at the cursor, or in place of what is selected, made visible."""
         start, end = sorted(self.selection)
-        before = _stands_on(self.value[:start])
+        before = self.value[_sign_start(self.value, start) : start]
         said = services(self).glyphs.said
         shown = said(before + text)
         shown = shown[len(before) :] if shown.startswith(before) else said(text)
         self.replace(str(shown), start, end)
+
+    def on_focus(self) -> None:
+        """Where letters go is on the screen, also in a value that is longer than the field."""
+        self._show_caret()
+
+    def _show_caret(self) -> None:
+        self.scroll_to_region(
+            Region(self._cursor_offset, 0, 1, 1), force=True, animate=False, immediate=True
+        )
 
     def on_resize(self) -> None:
         """What fits is shown from its first letter, also when that came before the field had room."""
@@ -98,9 +129,21 @@ class Field(Input, inherit_bindings=False):
         return Strip([*line.crop(0, used), free]).adjust_cell_length(self.size.width)
 
 
-def _stands_on(text: str) -> str:
-    """The end of a text that a combining mark would stand on: a character and its marks."""
-    start = len(text) - 1
-    while start > 0 and unicodedata.category(text[start])[0] == "M":
+def _sign_start(text: str, at: int) -> int:
+    """Where the sign that ends at `at` begins: a character, with the marks that stand on it."""
+    start = max(0, at - 1)
+    while start > 0 and _is_mark(text[start]):
         start -= 1
-    return text[max(start, 0) :]
+    return start
+
+
+def _sign_end(text: str, at: int) -> int:
+    """Where the sign that begins at `at` ends."""
+    end = min(len(text), at + 1)
+    while end < len(text) and _is_mark(text[end]):
+        end += 1
+    return end
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character)[0] == "M"

@@ -11,10 +11,11 @@ from ctrlrun_tui.cards.field import Field
 from ctrlrun_tui.cards.parts import INSIDE, Block
 from ctrlrun_tui.cards.sheet import GUTTER, LABEL
 from ctrlrun_tui.data.models import Role, Span, line
+from ctrlrun_tui.services import services
 
 
 class FieldRow(Horizontal):
-    """One line: label, field, remark. The field's id is its name."""
+    """One line: label, field, remark. The field's id is its name; a sign marks it while it is typed into."""
 
     DEFAULT_CSS = f"""
     FieldRow {{ width: {INSIDE}; height: 1; }}
@@ -22,9 +23,10 @@ class FieldRow(Horizontal):
 
     def __init__(self, name: str, hint: str, on_key_read: Callable[[float], None]) -> None:
         super().__init__(id=f"row-{name}")
+        self._called = Span(name, Role.QUIET)
         self._label = Block()
         self._label.styles.width = GUTTER + LABEL
-        self._label.show([line(" " * GUTTER, Span(name, Role.QUIET))])
+        self._label.show([line(" " * GUTTER, self._called)])
         self._hint = Block()
         self._hint.styles.width = len(hint) + 2
         self._hint.show([line("  ", Span(hint, Role.QUIET))])
@@ -35,3 +37,12 @@ class FieldRow(Horizontal):
         yield self._label
         yield self.field
         yield self._hint
+
+    def on_descendant_focus(self) -> None:
+        """Letters go here from now on."""
+        sign = services(self).glyphs.cursor.ljust(GUTTER)
+        self._label.show([line(Span(sign, Role.YOURS), self._called)])
+
+    def on_descendant_blur(self) -> None:
+        """No longer."""
+        self._label.show([line(" " * GUTTER, self._called)])

@@ -60,6 +60,12 @@ _FIELDS: dict[Choice, tuple[str, ...]] = {
 }
 
 
+_ALIVE = (
+    Span("its holder lives and may still act: stop it,", Role.NEEDS),
+    Span("or note why it will not", Role.NEEDS),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """The attempt that the answer is bound to, as it was drawn."""
@@ -129,6 +135,8 @@ class ResolveCard(Card):
             key = Span(f"{number} ", Role.YOURS)
             lines.append((sign, key, Span(choice.value.ljust(_WORD), role), Span(first)))
             lines.extend((Span(" " * (4 + _WORD)), Span(each)) for each in rest)
+            if choice is Choice.FAILED and self._holder_may_act:
+                lines.extend((Span(" " * (4 + _WORD)), each) for each in _ALIVE)
         lines.append(())
         return lines
 
@@ -156,7 +164,14 @@ class ResolveCard(Card):
 
     def _asked_for(self) -> tuple[str, ...]:
         assert self.choice is not None
-        return tuple(name for name in _FIELDS[self.choice] if name != NOTE)
+        needs_reason = self.choice is Choice.FAILED and self._holder_may_act
+        return tuple(name for name in _FIELDS[self.choice] if name != NOTE or needs_reason)
+
+    @property
+    def _holder_may_act(self) -> bool:
+        """Whether the process that holds the effect lives: then FAILED needs a reason."""
+        facts = self._facts
+        return facts is not None and facts.holding is not None and facts.holding.may_act
 
     def _is_filled(self, name: str) -> bool:
         if name == EFFECT:

@@ -190,10 +190,14 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """The one line of news above the footer. `at` makes its age stand at the right edge."""
+    """The one line of news above the footer. `at` makes its age stand at the right edge.
+
+    `of_key` says that it is about a key that was pressed, and untrue once another one works.
+    """
 
     text: Line = ()
     at: datetime | None = None
+    of_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)

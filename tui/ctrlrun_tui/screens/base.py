@@ -9,6 +9,7 @@ they are on top; one that comes back on top catches up.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
@@ -30,6 +31,15 @@ if TYPE_CHECKING:
     from ctrlrun_tui.app import ConsoleApp
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyNote:
+    """A line of the key page about keys that are no actions: keys, word, sentence."""
+
+    keys: str
+    word: str
+    sentence: str
 
 
 class Framed(Screen[T], inherit_bindings=False):
@@ -133,7 +143,7 @@ class Framed(Screen[T], inherit_bindings=False):
     def unknown_key(self, event: events.Key) -> None:
         """A key that means nothing here: the notice says so, and where the keys are."""
         keys = self.console_app.keys
-        self.console_app.say(
+        self.console_app.say_of_key(
             f"{keys.shown_for(event)} does nothing here; {keys.shown('help')} shows the keys"
         )
 
@@ -142,8 +152,9 @@ class Framed(Screen[T], inherit_bindings=False):
         action = self.console_app.keys.named(name)
         reason = self.reason(action)
         if reason is not None:
-            self.console_app.say(f"{action.word}: {reason}")
+            self.console_app.say_of_key(f"{action.word}: {reason}")
             return False
+        self.console_app.unsay_of_key()
         method = getattr(self, f"do_{action.name}", None) or getattr(self.app, f"do_{action.name}")
         method()
         return True
@@ -169,7 +180,16 @@ class Framed(Screen[T], inherit_bindings=False):
         """Reasons of the screen's own, beyond those that hold everywhere."""
         return None
 
-    def hints(self) -> tuple[Sequence[Hint], int]:
+    @property
+    def called(self) -> str:
+        """What the person at it knows this screen as."""
+        return self.PLACE
+
+    def key_notes(self) -> Sequence[KeyNote]:
+        """What its key page says besides the actions of the registry."""
+        return ()
+
+    def hints(self) -> tuple[Sequence[Hint], int | None]:
         """The footer's keys: those that work now, the most telling first; and how many there are."""
         keys = self.console_app.keys
         actions = [action for action in keys.on(self.PLACE) if action.name != "help"]

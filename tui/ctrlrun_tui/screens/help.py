@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from ctrlrun_tui.actions import HELP, Action
 from ctrlrun_tui.data.models import Line, Role, Span
 from ctrlrun_tui.keymap import shown_key
-from ctrlrun_tui.screens.base import Framed, Overlay
+from ctrlrun_tui.screens.base import Framed, KeyNote, Overlay
 from ctrlrun_tui.widgets.footer import Hint
 from ctrlrun_tui.widgets.menu import Entry, Menu
 from ctrlrun_tui.widgets.viewline import ViewLine
@@ -36,7 +36,7 @@ class ActionMenu(Overlay[None], inherit_bindings=False):
     def on_mount(self) -> None:
         """The entries, with the reasons as they are now."""
         self.query_one(ViewLine).show(
-            (Span(self.TITLE_LINE), Span(f"  {self.over.PLACE}", Role.QUIET))
+            (Span(self.TITLE_LINE), Span(f"  {self.over.called}", Role.QUIET))
         )
         self.show_entries()
 
@@ -92,7 +92,7 @@ class ActionMenu(Overlay[None], inherit_bindings=False):
         if entry is None:
             return
         if entry.off is not None:
-            self.console_app.say(entry.off)
+            self.console_app.say_of_key(entry.off)
             return
         self.dismiss()
         self.app.call_later(self.over.perform, entry.name)
@@ -116,3 +116,17 @@ class HelpScreen(ActionMenu, inherit_bindings=False):
             case _:
                 return False
         return True
+
+    def show_entries(self) -> None:
+        """The actions, then what there is to know about other keys."""
+        super().show_entries()
+        notes = [self._note_entry(note) for note in self.over.key_notes()]
+        self.menu.show([*self.menu.entries, *notes])
+
+    def _note_entry(self, note: KeyNote) -> Entry:
+        left: Line = (
+            Span(note.keys.ljust(_KEYS), Role.YOURS),
+            Span(note.word.ljust(_WORD)),
+            Span(note.sentence, Role.QUIET),
+        )
+        return Entry(f"note {note.word}", left, off="this line explains, and runs nothing")

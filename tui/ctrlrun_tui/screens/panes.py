@@ -166,7 +166,7 @@ class PanesScreen(FilterScreen, inherit_bindings=False):
             self.set_focus(self.list)
         elif not self.take_filter_off():
             keys = self.console_app.keys
-            self.console_app.say(f"nothing to go back to; {keys.shown('quit')} leaves")
+            self.console_app.say_of_key(f"nothing to go back to; {keys.shown('quit')} leaves")
 
     def do_whole(self) -> None:
         self.pane.set_whole(whole=not self.pane.whole)

@@ -117,7 +117,7 @@ class Paper(Overlay[None], inherit_bindings=False):
     def on_live(self, live: Live) -> None:
         self.pane.dim(dimmed=not live.is_live)
 
-    def hints(self) -> tuple[Sequence[Hint], int]:
+    def hints(self) -> tuple[Sequence[Hint], int | None]:
         """The way back first: a sheet covers what its reader came from."""
         shown, count = super().hints()
         back = self.console_app.keys.named("back").word

@@ -110,13 +110,16 @@ class StatsView(CountingScreen, inherit_bindings=False):
 
     def _how_far(self) -> Line:
         report = self.report
+        if self.failed is not None and self.console_app.live.is_live:
+            why = self.console_app.glyphs.said(self.failed)
+            return (Span(f"cannot be counted: {why}", Role.NEEDS),)
         if report is None or report.window is not self.window:
             return (Span("counting", Role.NEEDS),)
         if not report.progress.done:
             return (Span(f"counting {int(report.progress.share * 100)} %", Role.NEEDS),)
         return (Span(f"counted to {clock_text(report.until)}", Role.QUIET),)
 
-    def hints(self) -> tuple[Sequence[Hint], int]:
+    def hints(self) -> tuple[Sequence[Hint], int | None]:
         """The keys of this page first, as one reads them: windows go both ways."""
         shown, count = super().hints()
         keys = self.console_app.keys
@@ -148,9 +151,9 @@ class StatsView(CountingScreen, inherit_bindings=False):
         here = windows.index(self.window) + step
         if not 0 <= here < len(windows):
             end = "longest" if step > 0 else "shortest"
-            self.console_app.say(f"this is the {end} window")
+            self.console_app.say_of_key(f"this is the {end} window")
             return
-        self.window = windows[here]
+        self.window, self.failed = windows[here], None
         self._count_now()
         self.dim()
         self.show_view_line()
@@ -189,7 +192,7 @@ class StatsView(CountingScreen, inherit_bindings=False):
         elif number is not None and isinstance(number.stands_for, Figure):
             self._open_figure(number.stands_for)
         else:
-            self.console_app.say("nothing is behind it: there is none")
+            self.console_app.say_of_key("nothing is behind it: there is none")
 
     def _fold(self, part: str, *, unfold: bool) -> None:
         """Show all rows of a list, or as many as there is room for."""
@@ -226,7 +229,7 @@ class StatsView(CountingScreen, inherit_bindings=False):
         """The filter goes; never out of the console."""
         if not self.take_filter_off():
             keys = self.console_app.keys
-            self.console_app.say(f"nothing to go back to; {keys.shown('quit')} leaves")
+            self.console_app.say_of_key(f"nothing to go back to; {keys.shown('quit')} leaves")
 
     def do_copy(self) -> None:
         """The page as text, in one column."""

@@ -73,6 +73,7 @@ class CountingScreen(FilterScreen, inherit_bindings=False):
         self.sort = Sort.MOST
         self.report: StatsReport | None = None
         self.lists = Lists()
+        self.failed: str | None = None  # why the last count could not go on
         self._counts: dict[Window, Counting] = {}
         self._number = 0
         self._is_counting = False
@@ -134,7 +135,7 @@ class CountingScreen(FilterScreen, inherit_bindings=False):
     def store_replaced(self) -> None:
         self._stop()
         self._counts.clear()
-        self.report, self.lists = None, Lists()
+        self.report, self.lists, self.failed = None, Lists(), None
         self.is_behind = True
 
     def _stop(self) -> None:
@@ -197,6 +198,7 @@ class CountingScreen(FilterScreen, inherit_bindings=False):
         self._counts[message.counting.window] = message.counting
         self.report, self.lists = message.report, message.lists
         if message.ended:
+            self.failed = None
             self._ended()
         self.show_report()
 
@@ -206,8 +208,10 @@ class CountingScreen(FilterScreen, inherit_bindings=False):
             return
         self._ended()
         self._due = True
-        if self.console_app.live.is_live:
+        is_news, self.failed = self.failed != message.why, message.why
+        if is_news and self.console_app.live.is_live:
             self.console_app.say(self.console_app.glyphs.said(message.why), Role.NEEDS)
+        self.show_view_line()
 
     def _ended(self) -> None:
         now = self.console_app.clock()

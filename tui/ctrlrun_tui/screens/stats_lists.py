@@ -269,7 +269,12 @@ def reasons_table(rows: Sequence[ReasonRow], glyphs: Glyphs, width: int) -> Tabl
     roomy = width >= ROOMY
     longest = max((width_of((Span(said(row.reason)),)) for row in rows), default=0)
     columns = (
-        Column("reason", "stopped by", 16 if roomy else max(12, min(longest, 15))),
+        # Its end tells one reason of grants from another: what is cut first is the action.
+        Column(
+            "reason",
+            "stopped by",
+            max(16, min(longest, 20)) if roomy else max(12, min(longest, 15)),
+        ),
         Column("action", "", 20 if roomy else 10, flexible=True),
         Column("agent", "", 13, drop=1),
         number("denied", "denied", 6),

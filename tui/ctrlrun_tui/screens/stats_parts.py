@@ -31,7 +31,7 @@ from ctrlrun_tui.screens.stats_lists import (
     table_lines,
 )
 from ctrlrun_tui.widgets.chart import Bars, bars, step_words
-from ctrlrun_tui.widgets.strips import MARGIN
+from ctrlrun_tui.widgets.strips import MARGIN, width_of
 
 LABEL = 17
 """Cells before the bars, and before what is told on lines with a label."""
@@ -134,7 +134,7 @@ def _enforced_words(report: StatsReport) -> tuple[str | Told, ...]:
         (report.asked, "asked", "needed approval"),
         (report.denied, "denied", f"{_many(report.denied, 'was', 'were')} denied"),
         (report.blocked, "blocked", f"{_many(report.blocked, 'was', 'were')} blocked"),
-        (report.ambiguous, "ambiguous", f"{_many(report.ambiguous, 'is', 'are')} AMBIGUOUS"),
+        (report.ambiguous, "ambiguous", "ended AMBIGUOUS"),
     )
     some = [each for each in named if each[0].count]
     if not some:
@@ -249,16 +249,26 @@ def chart(report: StatsReport, width: int, glyphs: Glyphs) -> tuple[PageLine, ..
     observe = report.rollout is not None
     counts = [bucket.asked if observe else bucket.calls for bucket in buckets]
     highest = len(f"{2 * max(counts):,}")  # two bars that are joined at most make this much
-    room = max(8, width - LABEL - PEAK - highest - MARGIN)
-    drawn = bars(counts, [bucket.start for bucket in buckets], report.series.step, room, glyphs)
-    what = "asked" if observe else "calls"
-    label = f" {what}, by {step_words(report.series.step * drawn.joined)}"
+    starts = [bucket.start for bucket in buckets]
+    room = width - PEAK - highest - MARGIN
+    at = LABEL
+    drawn = bars(counts, starts, report.series.step, max(8, room - at), glyphs)
+    label = _chart_label(report, drawn)
+    if len(label) >= at:  # a blank stands between it and the bars
+        at = len(label) + 1
+        drawn = bars(counts, starts, report.series.step, max(8, room - at), glyphs)
+        label = _chart_label(report, drawn)
     line = (
-        Span(label.ljust(LABEL), Role.QUIET),
+        Span(label.ljust(at), Role.QUIET),
         Span(drawn.bars, Role.YOURS),
     )
-    axis = PageLine((Span(" " * LABEL), Span(drawn.axis, Role.QUIET)))
+    axis = PageLine((Span(" " * at), Span(drawn.axis, Role.QUIET)))
     return (_with_peak(report, drawn, line, width), axis)
+
+
+def _chart_label(report: StatsReport, drawn: Bars) -> str:
+    what = "calls" if report.rollout is None else "asked"
+    return f" {what}, by {step_words(report.series.step * drawn.joined)}"
 
 
 def _with_peak(report: StatsReport, drawn: Bars, line: tuple[Span, ...], width: int) -> PageLine:
@@ -266,7 +276,7 @@ def _with_peak(report: StatsReport, drawn: Bars, line: tuple[Span, ...], width: 
     if not drawn.peak:
         return PageLine((*line, Span("  none", Role.QUIET)))
     text = f"{drawn.peak:,}"
-    at = LABEL + len(drawn.bars)
+    at = width_of(line)
     x = width - MARGIN - len(text)
     gap = Span("peak ".rjust(x - at), Role.QUIET)
     number = Number("peak", x, len(text), _peak_figure(report, drawn))

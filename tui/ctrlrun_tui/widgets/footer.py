@@ -24,8 +24,11 @@ class Hint:
 class HasHints(Protocol):
     """A screen that says which keys matter on it now: the most telling first."""
 
-    def hints(self) -> tuple[Sequence[Hint], int]:
-        """The keys for the footer, and how many actions the screen has in all, help left out."""
+    def hints(self) -> tuple[Sequence[Hint], int | None]:
+        """The keys for the footer, and how many actions the screen has in all, help left out.
+
+        None for the number says that the key for help means something else now.
+        """
         ...
 
 
@@ -39,18 +42,20 @@ class FooterLine(OneLine):
         return footer_line(hints, total, width, services(self).keys.shown("help"))
 
 
-def footer_line(hints: Sequence[Hint], total: int, width: int, help_key: str) -> Line:
-    """As many hints as fit, then `? N more` at the right edge."""
+def footer_line(hints: Sequence[Hint], total: int | None, width: int, help_key: str) -> Line:
+    """As many hints as fit, then `? N more` at the right edge, where that key helps."""
     widths = [len(hint.key) + 1 + len(hint.word) for hint in hints]
     count = len(hints)
     while (
-        count and sum(widths[:count]) + _GAP * count + len(_more(help_key, total - count)) > width
+        count and sum(widths[:count]) + _GAP * count + _help_cells(help_key, total, count) > width
     ):
         count -= 1
     left: Line = ()
     for hint in hints[:count]:
         gap = (Span(" " * _GAP),) if left else ()
         left = (*left, *gap, Span(hint.key, Role.YOURS), Span(f" {hint.word}", Role.QUIET))
+    if total is None:
+        return left
     more = total - count
     right: Line = (
         Span(help_key, Role.YOURS),
@@ -59,5 +64,8 @@ def footer_line(hints: Sequence[Hint], total: int, width: int, help_key: str) ->
     return (*left, Span(" " * max(0, width - width_of(left) - width_of(right))), *right)
 
 
-def _more(help_key: str, number: int) -> str:
-    return f"{help_key} {number} more" if number else f"{help_key} keys"
+def _help_cells(help_key: str, total: int | None, count: int) -> int:
+    if total is None:
+        return 0
+    more = total - count
+    return len(f"{help_key} {more} more" if more else f"{help_key} keys")

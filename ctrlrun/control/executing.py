@@ -1,0 +1,198 @@
+"""What an executor can ask about its own call while it runs: the call, its lease, its loss.
+
+A context variable leads there: the kernel sets it around each executor, nested calls put theirs
+over it, and code of others (hooks, providers) runs apart from it. A thread that an executor starts
+finds it in a copied context. The rules are in docs/slow-executors.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+
+from ctrlrun.control.ambient import presenting
+from ctrlrun.control.call import Call, Outcome, Settings, Start
+from ctrlrun.control.evidence import described, message_of
+from ctrlrun.control.holding import see_holder
+from ctrlrun.effect import EffectRecord, EffectState, Reservation
+from ctrlrun.errors import CTRLRunError, InvalidArgument, LeaseLost
+
+log = logging.getLogger("ctrlrun.control")
+
+_LOST = {
+    "lapsed": "its lease ran out",
+    "resolved": "somebody answered for it",
+    "taken": "another attempt stands there",
+}
+
+
+class Running:
+    """One executor that runs, and what is known of its hold on the effect.
+
+    Shared by the executor's threads: each field is written whole, and a hold that is lost stays so.
+    """
+
+    def __init__(self, settings: Settings, call: Call, start: Start) -> None:
+        self.call = call
+        self.start = start
+        self._store = settings.store
+        self._clock = settings.clock
+        self._over = False
+        self._passed = start.resumed  # what was sent before the suspension is not unsent
+        self._lost: str | None = None
+        reservation = start.reservation
+        self._ends = (
+            settings.clock() + call.lease if reservation is None else reservation.lease_expires_at
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the executor has ended; a thread that it left behind is not it any more."""
+        return self._over
+
+    def end(self) -> None:
+        """The executor has ended."""
+        self._over = True
+
+    def left(self) -> timedelta:
+        """How long the lease still lives, as far as this process knows; never negative."""
+        if self._lost is not None:
+            return timedelta(0)
+        return max(self._ends - self._clock(), timedelta(0))
+
+    def check(self) -> None:
+        """Raise LeaseLost unless the attempt holds its effect at this moment."""
+        reservation = self.start.reservation
+        if reservation is None:
+            return
+        record = self._store.get_effect(reservation.effect_key)
+        reason = _why_lost(record, reservation, self._clock()) or self._lost
+        if reason is None:
+            self._passed = True
+            return
+        self._lost = reason
+        ending = "something may have gone out before" if self._passed else "nothing was sent"
+        raise LeaseLost(
+            f"attempt {reservation.attempt} at {reservation.effect_key} was stopped by its fence: "
+            f"{_LOST[reason]}; {ending}",
+            effect_key=reservation.effect_key,
+            attempt=reservation.attempt,
+            reason=reason,
+        )
+
+    def extend(self) -> None:
+        """Extend the lease to its full length and note that the holder lives.
+
+        A refusal is kept for the next fence. A store that fails is logged: the lease still lives,
+        and the next extension may come in time.
+        """
+        reservation = self.start.reservation
+        if reservation is None:
+            return
+        unit = getattr(self._store, "unit", None)
+        try:
+            # May lag: after a power cut nobody holds this lease, however long it was.
+            extended: datetime | str = (
+                self._extend(reservation)
+                if unit is None
+                else unit(lambda: self._extend(reservation), durable=False)
+            )
+        except Exception as failure:
+            log.warning(
+                "the lease of effect %s was not extended: %s",
+                reservation.effect_key,
+                described(failure),
+            )
+            return
+        if isinstance(extended, datetime):
+            self._ends = extended
+        elif self._lost is None:
+            self._lost = extended
+            log.warning(
+                "effect %s: %s; its fence will stop it", reservation.effect_key, _LOST[extended]
+            )
+
+    def _extend(self, reservation: Reservation) -> datetime | str:
+        """One extension, in one unit: the lease's new end, or why it is refused."""
+        key, action_id = reservation.effect_key, reservation.action_id
+        now = self._clock()
+        see_holder(self._store, reservation, now)  # also of a lease that is lost: somebody may ask
+        if self._lost is not None:
+            return self._lost
+        record = self._store.get_effect(key)
+        reason = _why_lost(record, reservation, now)
+        if reason is not None:
+            return reason
+        assert record is not None and record.lease_expires_at is not None  # it is live
+        until = max(record.lease_expires_at, now + self.call.lease)
+        try:
+            self._store.extend_lease(key, action_id, until)
+        except CTRLRunError:  # by the store's clock, which has the last word
+            return "lapsed"
+        return until
+
+    def outcome_of(self, lost: LeaseLost) -> Outcome:
+        """FAILED when the fence of this very attempt stopped it before anything; else nobody knows.
+
+        The fence of another call says nothing about this one; after a fence that passed, or a
+        suspension, something may have gone out.
+        """
+        own = (self.call.effect_key, self.start.attempt) == (lost.effect_key, lost.attempt)
+        if own and self.start.reservation is not None and not self._passed:
+            return Outcome(EffectState.FAILED, error=message_of(lost), raised=lost)
+        return Outcome(EffectState.AMBIGUOUS, error=described(lost), raised=lost)
+
+
+def _why_lost(record: EffectRecord | None, mine: Reservation, now: datetime) -> str | None:
+    """Why an attempt does not hold its effect any more, or None while it does."""
+    if record is None or (record.action_id, record.attempt) != (mine.action_id, mine.attempt):
+        return "taken"
+    match record.state:
+        case EffectState.EXECUTING:
+            return None if record.lease_is_live(now) else "lapsed"
+        case EffectState.AMBIGUOUS:
+            return "lapsed"  # a contender found the lease over, and nobody has answered yet
+        case EffectState.COMMITTED | EffectState.FAILED:
+            return "resolved"
+        case _:
+            return "taken"
+
+
+_running: ContextVar[Running | None] = ContextVar("ctrlrun_running", default=None)
+
+
+@contextmanager
+def executing(running: Running) -> Iterator[None]:
+    """Inside, the executor of this call runs, with no approval presented."""
+    token = _running.set(running)
+    try:
+        with presenting(None):
+            yield
+    finally:
+        running.end()
+        _running.reset(token)
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Inside, code of others runs that is no executor, even where one waits for it."""
+    token = _running.set(None)
+    try:
+        with presenting(None):
+            yield
+    finally:
+        _running.reset(token)
+
+
+def running_call(asked: str) -> Running:
+    """The call whose executor runs here; InvalidArgument where none does."""
+    running = _running.get()
+    if running is None or running.is_over:
+        raise InvalidArgument(
+            f"{asked} is for executors: no protected call runs here; a thread that an executor "
+            "starts needs contextvars.copy_context()"
+        )
+    return running
