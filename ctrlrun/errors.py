@@ -18,6 +18,7 @@ CTRLRunError
 │   └── LeaseLost          raised by `fence`: the attempt lost its effect before it acted
 ├── Suspended              raised by an executor: to be continued
 ├── IdentityError          a credential was rejected or has expired
+├── AmbiguousWrite         nobody knows whether the store took a write
 ├── SchemaMismatch         the store's format is not one that this build knows
 ├── DamagedRow             a stored row cannot be read
 └── MissingDependency      an optional extra is not installed
@@ -214,6 +215,10 @@ class Suspended(CTRLRunError):
 
 class IdentityError(CTRLRunError):
     """A credential was rejected or has expired."""
+
+
+class AmbiguousWrite(CTRLRunError):
+    """The connection broke while the store committed: the write is there whole, or not at all."""
 
 
 class SchemaMismatch(CTRLRunError):

@@ -42,7 +42,13 @@ from ctrlrun.operator import delegate as hand_on
 from ctrlrun.operator.delegations import delegation_document
 from ctrlrun.operator.pages import ReadsPages
 from ctrlrun.state import Damage, Page, SQLiteStateStore, UnitStateStore
-from ctrlrun.state.location import STORE_URL_VARIABLE, StoreLocation, locate, open_writer
+from ctrlrun.state.location import (
+    STORE_URL_VARIABLE,
+    StoreLocation,
+    locate,
+    open_writer,
+    state_path,
+)
 from ctrlrun.text import inert
 
 
@@ -101,7 +107,7 @@ def delegate(
         document, source = read_file(grant_file)
         grant = grant_from_yaml(document, source=source)
         if store is None:
-            store = SQLiteStateStore(desk.location.path)
+            store = SQLiteStateStore(state_path())
         handed_on = partial(hand_on, store, loaded.authority, parent_id, grant, via="cli")
         made = handed_on(by=by, sinks=desk.sinks, note=note, recorded_by=recorded_by)
     except AuthorityEscalation as refusal:
@@ -201,7 +207,7 @@ def _is_default(store_url: str | None) -> bool:
 
 def _writer(location: StoreLocation, *, makes: bool) -> UnitStateStore | None:
     """The store, or None where it is still to be made: not for a refusal that needs none."""
-    if makes and not os.path.lexists(location.path):
+    if makes and location.path is not None and not os.path.lexists(location.path):
         return None
     return open_writer(location, clock=utc_now, extend=True)
 

@@ -32,7 +32,7 @@ def store_option(command: F) -> F:
         "--store-url",
         metavar="URL",
         callback=text,
-        help="The store (sqlite://PATH); else CTRLRUN_STORE_URL, CTRLRUN_STATE, or the one "
+        help="The store (sqlite://PATH or postgresql://...); else CTRLRUN_STORE_URL, CTRLRUN_STATE, or the one "
         "beside the policy.",
     )(command)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
@@ -16,10 +15,6 @@ from ctrlrun.cli.group import ctrlrun
 from ctrlrun.cli.output import drop_stdout, flush_stdout, help_width, note, prepare_streams
 from ctrlrun.errors import CTRLRunError
 from ctrlrun.text import inert
-
-if TYPE_CHECKING:
-    import sqlite3
-    from typing import TypeGuard
 
 REFUSED, UNUSABLE, INTERNAL = 1, 2, 3
 
@@ -78,16 +73,20 @@ def _of_system(error: OSError) -> str:
     return reason
 
 
-def _is_store_error(error: Exception) -> TypeGuard[sqlite3.Error]:
-    sqlite3 = sys.modules.get("sqlite3")  # not loaded: then it raised nothing
-    return sqlite3 is not None and isinstance(error, sqlite3.Error)
+def _is_store_error(error: Exception) -> bool:
+    # A driver that is not loaded raised nothing.
+    drivers = (sys.modules.get(name) for name in ("sqlite3", "psycopg"))
+    return any(driver is not None and isinstance(error, driver.Error) for driver in drivers)
 
 
-def _of_store(error: sqlite3.Error) -> str:
+def _of_store(error: Exception) -> str:
+    import sqlite3
+
     from ctrlrun.state.sqlite_session import BUSY, is_busy
 
-    said = str(error)
-    return BUSY if BUSY not in said and is_busy(error) else said
+    said = " ".join(str(error).split())
+    busy = isinstance(error, sqlite3.Error) and is_busy(error)
+    return BUSY if busy and BUSY not in said else said
 
 
 def _failed(message: str, code: int) -> int:

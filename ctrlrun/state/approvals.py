@@ -49,7 +49,7 @@ class ApprovalReads(Reads):
     def approvals_for(self, action_hash: str) -> tuple[ApprovalRecord, ...]:
         """Every request about an action of that hash, in any status, oldest first."""
         order = self._dialect.stored["approvals"]
-        keys = order.tie if order.key is None else f"{order.key}, {order.tie}"
+        keys = order.tie if order.key is None else f"{order.key} NULLS FIRST, {order.tie}"
         sql = f"SELECT {APPROVAL_COLUMNS} FROM approvals WHERE action_hash = ? ORDER BY {keys}"
         return tuple(approval_from(row) for row in self._rows(sql, (action_hash,)))
 
@@ -63,10 +63,11 @@ class ApprovalReads(Reads):
 
     def _newest(self, action_hash: str, status: str, column: str) -> ApprovalRecord | None:
         by = self._dialect.byte_order
-        tie = self._dialect.stored["approvals"].tie
+        order = self._dialect.stored["approvals"]
+        ties = order.tie if order.key is None else f"{order.key} DESC NULLS LAST, {order.tie}"
         sql = (
             f"SELECT {APPROVAL_COLUMNS} FROM approvals WHERE action_hash = ? AND status = ? "
-            f"AND expires_at{by} > ? ORDER BY {column}{by} DESC, {tie} DESC LIMIT 1"
+            f"AND expires_at{by} > ? ORDER BY {column}{by} DESC NULLS LAST, {ties} DESC LIMIT 1"
         )
         row = self._row(sql, (action_hash, status, column_time(self._now())))
         return None if row is None else approval_from(row)

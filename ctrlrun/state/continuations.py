@@ -31,7 +31,7 @@ _HOLD = (
 )
 _SPEND = (
     "UPDATE continuations SET continuation = '', updated_at = ? "
-    "WHERE effect_key = ? AND continuation <> ''"
+    "WHERE effect_key = ? AND continuation = ?"
 )
 
 
@@ -95,7 +95,8 @@ class ContinuationWrites(ContinuationReads, EffectWrites):
                 raise refusal
             assert record is not None
             action = continuation_action_from(row)
-            session.execute(_SPEND, (column_time(now), effect_key))
+            if session.execute(_SPEND, (column_time(now), effect_key, continuation)).rowcount != 1:
+                raise verdicts.unknown_token()  # somebody took it before the row was locked
             return HeldContinuation(action, effect_key, record, _rounds_of(effect_key, row[3]))
 
         return self._write(step)

@@ -63,7 +63,7 @@ class Writes(Reads):
         session: Session = self._sessions.current()
         if session.active:
             return session.nested(work)
-        return self._transact(session, work, durable=durable)
+        return self._transact(session, work, durable=durable, is_unit=True)
 
     @property
     def in_unit(self) -> bool:
@@ -77,12 +77,15 @@ class Writes(Reads):
         if session.active:
             outcome = session.joined(step)
         else:
-            outcome = self._transact(session, lambda: step(session), durable=True)
+            outcome = self._transact(session, lambda: step(session), durable=True, is_unit=False)
         if isinstance(outcome, CTRLRunError):
             raise outcome
         return outcome
 
-    def _transact(self, session: Session, work: Callable[[], T], *, durable: bool) -> T:
+    def _transact(
+        self, session: Session, work: Callable[[], T], *, durable: bool, is_unit: bool
+    ) -> T:
+        """`work` in a transaction; `is_unit` tells a caller's unit from one call of the store."""
         with session:
             session.begin(durable=durable)
             try:

@@ -56,7 +56,7 @@ class DelegationReads(Reads):
 
     def _listed(self, where: str, values: tuple[str, ...] = ()) -> tuple[DelegationRecord, ...]:
         order = self._dialect.stored["delegations"]
-        keys = order.tie if order.key is None else f"{order.key}, {order.tie}"
+        keys = order.tie if order.key is None else f"{order.key} NULLS FIRST, {order.tie}"
         sql = f"SELECT {DELEGATION_COLUMNS} FROM delegations{where} ORDER BY {keys}"
         return tuple(delegation_from(row) for row in self._rows(sql, values))
 

@@ -68,6 +68,29 @@ class Dialect(Protocol):
         ...
 
     @property
+    def keeps_used_receipts(self) -> str:
+        """Behind an INSERT of a receipt: what makes a used id no error, where that is told so."""
+        ...
+
+    @property
+    def first_tie(self) -> Any:
+        """Before every tie of receipts."""
+        ...
+
+    @property
+    def last_tie(self) -> Any:
+        """Behind every tie of receipts."""
+        ...
+
+    def storable(self, text: str) -> str:
+        """A text of an outcome with that escaped which the database cannot hold."""
+        ...
+
+    def as_bytes(self, expression: str) -> str:
+        """A text as its bytes, to be compared with bytes."""
+        ...
+
+    @property
     def whole(self) -> str:
         """Behind a subquery whose rows must be made before the outer query groups them."""
         ...

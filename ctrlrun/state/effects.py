@@ -16,15 +16,14 @@ from ctrlrun.effect import (
     EffectRecord,
     EffectState,
     Reservation,
-    escape_surrogates,
     storable_result,
 )
-from ctrlrun.errors import CTRLRunError
+from ctrlrun.errors import CTRLRunError, DamagedRow
 from ctrlrun.state import verdicts
 from ctrlrun.state.core import Reads, Writes
 from ctrlrun.state.dialect import Order
 from ctrlrun.state.rows import EFFECT_COLUMNS, column_time, effect_from, optional_column_time
-from ctrlrun.state.session import Session
+from ctrlrun.state.session import EffectChange, Session
 from ctrlrun.state.verdicts import EffectVerdict
 
 _BY_KEY = f"SELECT {EFFECT_COLUMNS} FROM effects WHERE effect_key = ?"
@@ -57,6 +56,12 @@ _REWRITE = (
     "UPDATE effects SET state = ?, action_id = ?, attempt = ?, lease_expires_at = ?, error = ?, "
     "updated_at = ?, resolved_by = ? WHERE effect_key = ?"
 )
+_MOVES = {
+    _BEGIN: ("executing", ("reserved",)),
+    _COMMIT: ("committed", ("executing",)),
+    _FAIL: ("failed", ("executing",)),
+    _LOSE: ("ambiguous", ("reserved", "executing", "ambiguous")),
+}
 _FORGET_RESULT = "UPDATE effects SET result_json = NULL WHERE effect_key = ?"
 _FORGET_CONTINUATION = "UPDATE continuations SET continuation = '', rounds = 0 WHERE effect_key = ?"
 
@@ -73,7 +78,7 @@ class EffectReads(Reads):
         """All records (of a state), oldest first."""
         order: Order = self._dialect.stored["effects"]
         where = "" if state is None else " WHERE state = ?"
-        sql = f"SELECT {EFFECT_COLUMNS} FROM effects{where} ORDER BY {order.key}, {order.tie}"
+        sql = f"SELECT {EFFECT_COLUMNS} FROM effects{where} ORDER BY {order.key} NULLS FIRST, {order.tie}"
         return tuple(
             effect_from(row) for row in self._rows(sql, () if state is None else (str(state),))
         )
@@ -101,9 +106,15 @@ class EffectWrites(EffectReads, Writes):
         if _insert(session, fresh):
             return verdicts.reservation_of(fresh)
         record = self._locked_effect(session, effect_key)
+        if record is None:  # whoever held the key went back meanwhile
+            if _insert(session, fresh):
+                return verdicts.reservation_of(fresh)
+            raise DamagedRow(table="effects", row_id=effect_key)
         verdict = verdicts.reserve(record, effect_key, action_id, lease, now)
         if verdict.write is not None:
             rewrite_effect(session, verdict.write)
+            if session.is_traced:
+                session.note_effect(_change(record, verdict.write))
         if verdict.refusal is not None:
             return verdict.refusal
         # What the failed attempt left is not this one's: its result, and a call it had suspended.
@@ -147,7 +158,7 @@ class EffectWrites(EffectReads, Writes):
 
         def step(session: Session) -> CTRLRunError | None:
             now = self._now()
-            values = (column_time(now), escape_surrogates(error), effect_key, action_id)
+            values = (column_time(now), self._dialect.storable(error), effect_key, action_id)
             return self._move(
                 session,
                 _FAIL,
@@ -162,7 +173,7 @@ class EffectWrites(EffectReads, Writes):
 
         def step(session: Session) -> CTRLRunError | None:
             now = self._now()
-            values = (column_time(now), escape_surrogates(error), effect_key, action_id)
+            values = (column_time(now), self._dialect.storable(error), effect_key, action_id)
             return self._move(
                 session,
                 _LOSE,
@@ -183,12 +194,15 @@ class EffectWrites(EffectReads, Writes):
         effect_key = values[-2]
         verdicts.check_name(effect_key, "effect_key")
         verdicts.check_name(values[-1], "action_id")
-        if session.execute(statement, values).rowcount == 1:
-            return None
-        verdict = judge(self._locked_effect(session, effect_key))
-        if verdict.refusal is None:  # it moved in between; the row is locked by the read
-            session.execute(statement, values)
-        return verdict.refusal
+        if session.execute(statement, values).rowcount != 1:
+            verdict = judge(self._locked_effect(session, effect_key))
+            if verdict.refusal is not None:
+                return verdict.refusal
+            session.execute(statement, values)  # it moved in between; the read locks the row
+        if session.is_traced:
+            state, before = _MOVES[statement]
+            session.note_effect(EffectChange(effect_key, values[-1], state, before, values[0]))
+        return None
 
     def resolve_effect(
         self,
@@ -247,7 +261,32 @@ def _insert(session: Session, record: EffectRecord) -> bool:
         created_at,
         created_at,
     )
-    return session.execute(_RESERVE_NEW, values).rowcount == 1
+    if session.execute(_RESERVE_NEW, values).rowcount != 1:
+        return False
+    if session.is_traced:
+        session.note_effect(
+            EffectChange(
+                record.effect_key,
+                record.action_id,
+                record.state.value,
+                (),
+                created_at,
+                record=record,
+            )
+        )
+    return True
+
+
+def _change(before: EffectRecord, after: EffectRecord) -> EffectChange:
+    """A rewritten record: a renewal, or a lease that lapsed."""
+    return EffectChange(
+        after.effect_key,
+        after.action_id,
+        after.state.value,
+        (before.state.value,),
+        column_time(after.updated_at),
+        renews=True,
+    )
 
 
 def rewrite_effect(session: Session, record: EffectRecord) -> None:

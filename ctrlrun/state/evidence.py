@@ -23,6 +23,7 @@ _PUT = (
     "INSERT INTO receipts (receipt_id, action_id, effect_key, result, json, ts, seq, prev_hash, "
     "hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_BY_ID = f"SELECT {RECEIPT_COLUMNS} FROM receipts WHERE receipt_id = ?"
 _MOVE_HEAD = "UPDATE receipt_chain SET seq = ?, hash = ? WHERE id = 1"
 
 
@@ -98,11 +99,23 @@ class EvidenceWrites(EvidenceReads, Writes):
                 chained.hash,
             )
             # The receipt first: where it is refused (a used id), the head has not moved.
-            session.execute(_PUT, values)
+            put = _PUT + self._dialect.keeps_used_receipts
+            if session.execute(put, values).rowcount != 1:
+                return _stored(session, chained.receipt_id)
             session.execute(_MOVE_HEAD, (chained.seq, chained.hash))
             return chained
 
         return self._write(step)
+
+
+def _stored(session: Session, receipt_id: str) -> Receipt:
+    """The receipt that has this id already."""
+    row = session.row(_BY_ID, (receipt_id,))
+    if row is None:
+        raise InvalidArgument(
+            f"receipt {receipt_id} already exists, out of reach; nothing was written"
+        )
+    return receipt_from(row)
 
 
 def _head_from(row: Row) -> tuple[int, str]:

@@ -5,16 +5,19 @@ Refuses what names no store in one clear line, and never makes one. Rules: docs/
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import unquote
 
 from ctrlrun.clock import Clock
-from ctrlrun.errors import CTRLRunError, InvalidArgument, MissingDependency
+from ctrlrun.errors import InvalidArgument, MissingDependency
 from ctrlrun.receipt import EVENTS_FILENAME
+from ctrlrun.state.masking import masked, without_passwords
 from ctrlrun.state.protocol import PagedReader, UnitStateStore
 from ctrlrun.state.sqlite import ExistingSQLiteStore, SQLiteReader
 from ctrlrun.state.sqlite_open import applied_steps, check_path
@@ -26,22 +29,34 @@ DEFAULT_POLICY = "ctrlrun.yaml"
 
 _SQLITE = "sqlite://"
 _POSTGRES = ("postgres://", "postgresql://")
-_CREDENTIALS = re.compile(r"(://[^:@/]*):.*@", re.DOTALL)
-_PASSWORD_PARAMETER = re.compile(r"(?i)(password=)[^&\s]*")
+_SCHEMA = re.compile(r"(?<=[?&])ctrlrun_schema=([^&]*)(?:&|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
-    """Where a store is. `shown` is what a person may read: a password in it is masked."""
+    """Where a store is. `shown` is what a person may read: a password in it is masked.
+
+    `path` is a SQLite file; `url`, which may hold a password, and `schema` are of Postgres.
+    """
 
     backend: str
-    path: Path
+    path: Path | None
     shown: str
+    url: str = field(default="", repr=False)
+    schema: str = ""
 
     @property
-    def events_path(self) -> Path:
-        """The events file that agents write beside the store."""
-        return self.path.parent / EVENTS_FILENAME
+    def events_path(self) -> Path | None:
+        """The events file that agents write beside the store; None where nothing stands beside it."""
+        return None if self.path is None else self.path.parent / EVENTS_FILENAME
+
+    @property
+    def store_url(self) -> str:
+        """What names the store to another process of ours: may hold a password."""
+        if self.path is not None:
+            return f"sqlite://{self.path}"
+        mark = "&" if "?" in self.url else "?"
+        return f"{self.url}{mark}ctrlrun_schema={self.schema}"
 
 
 def locate(store_url: str | None, environ: Mapping[str, str] = os.environ) -> StoreLocation:
@@ -78,32 +93,62 @@ def state_path(
 
 
 def open_reader(location: StoreLocation, *, clock: Clock) -> PagedReader:
-    """A reader of a store that exists, which cannot write; raises as `SQLiteReader` does."""
-    return SQLiteReader(location.path, clock=clock)
+    """A reader of a store that exists, which cannot write.
+
+    Raises as `SQLiteReader` or `PostgresReader` does, and InvalidArgument for a server that cannot
+    be reached.
+    """
+    if location.path is not None:
+        return SQLiteReader(location.path, clock=clock)
+    from ctrlrun.state.postgres import PostgresReader
+
+    with _reaching(location):
+        return PostgresReader(location.url, clock=clock, schema=location.schema)
 
 
 def open_writer(location: StoreLocation, *, clock: Clock, extend: bool) -> UnitStateStore:
     """A store that exists, for answers.
 
-    With `extend` it is first brought to this build's format and indexes; without, opening changes
-    nothing, and a store that is behind is refused. Raises as `ExistingSQLiteStore` does.
+    With `extend` it is first brought to this build's format and indexes (in Postgres to its indexes
+    alone); without, opening changes nothing, and a store that is behind is refused. Raises as
+    `ExistingSQLiteStore` or `ExistingPostgresStore` does, and InvalidArgument for a server that
+    cannot be reached.
     """
-    return ExistingSQLiteStore(location.path, clock=clock, extend=extend)
+    if location.path is not None:
+        return ExistingSQLiteStore(location.path, clock=clock, extend=extend)
+    from ctrlrun.state.postgres import ExistingPostgresStore
+
+    with _reaching(location):
+        return ExistingPostgresStore(
+            location.url, clock=clock, schema=location.schema, extend=extend
+        )
 
 
 def migrate(location: StoreLocation, *, clock: Clock) -> tuple[str, ...]:
     """Bring a store that exists to this build's format and indexes; the ids of what was applied.
 
-    What another process applies meanwhile is named too. Raises as `ExistingSQLiteStore` does.
+    What another process applies meanwhile is named too. Raises as `open_writer` does.
     """
-    before = frozenset(applied_steps(location.path))
-    open_writer(location, clock=clock, extend=True).close()
-    return tuple(step for step in applied_steps(location.path) if step not in before)
+    if location.path is not None:
+        before = frozenset(applied_steps(location.path))
+        open_writer(location, clock=clock, extend=True).close()
+        return tuple(step for step in applied_steps(location.path) if step not in before)
+    from ctrlrun.state import postgres
+
+    with _reaching(location):
+        return postgres.migrate(location.url, location.schema, clock)
 
 
-def masked(url: str) -> str:
-    """A URL without its passwords."""
-    return _PASSWORD_PARAMETER.sub(r"\1***", _CREDENTIALS.sub(r"\1:***@", url))
+@contextlib.contextmanager
+def _reaching(location: StoreLocation) -> Iterator[None]:
+    """What the driver says while a store is opened, as one line that names the store."""
+    from ctrlrun.state.postgres_session import driver
+
+    try:
+        yield
+    except driver().Error as error:
+        said = " ".join(without_passwords(str(error), location.url).split())
+        raise InvalidArgument(f"cannot open {location.shown}: {said}") from error
 
 
 def _policy_path(source: str | os.PathLike[str] | None, environ: Mapping[str, str]) -> Path:
@@ -124,20 +169,29 @@ def _from_url(url: str, origin: str) -> StoreLocation:
             raise InvalidArgument(f"{origin}: {url!r} names no file; write sqlite://PATH")
         return _file(check_path(path))
     if url.startswith(_POSTGRES):
-        raise _no_postgres(url, origin)
+        return _in_postgres(url, origin)
     raise InvalidArgument(
         f"{origin}: no store backend for {masked(url)!r}; "
         "write sqlite://PATH or postgresql://USER@HOST/DATABASE"
     )
 
 
-def _no_postgres(url: str, origin: str) -> CTRLRunError:
+def _in_postgres(url: str, origin: str) -> StoreLocation:
+    """The schema is ours to read; everything else of the URL goes to the driver as it stands."""
     if find_spec("psycopg") is None:
-        return MissingDependency("psycopg", "postgres")
-    return InvalidArgument(
-        f"{origin}: {masked(url)!r} is a Postgres store, which this version of ctrlrun does not "
-        "open; write sqlite://PATH"
-    )
+        raise MissingDependency("psycopg", "postgres")
+    named = [unquote(name) for name in _SCHEMA.findall(url)]
+    bare = _SCHEMA.sub("", url)
+    if named:
+        bare = bare.rstrip("?&")
+    schema = (named[-1] if named else "") or "public"
+    if len(set(named)) > 1 or re.fullmatch(r"[A-Za-z0-9_]{1,63}", schema) is None:
+        raise InvalidArgument(
+            f"{origin}: ctrlrun_schema names one schema by letters, digits and underscores "
+            f"({masked(url)!r})"
+        )
+    shown = masked(bare) if schema == "public" else f"{masked(bare)} (schema {schema})"
+    return StoreLocation("postgres", None, shown, bare, schema)
 
 
 def _file(path: Path) -> StoreLocation:
@@ -146,3 +200,15 @@ def _file(path: Path) -> StoreLocation:
 
 def _blank(variable: str, what: str) -> InvalidArgument:
     return InvalidArgument(f"{variable} is set but blank; set it to {what}, or unset it")
+
+
+__all__ = [
+    "STORE_URL_VARIABLE",
+    "StoreLocation",
+    "locate",
+    "masked",
+    "migrate",
+    "open_reader",
+    "open_writer",
+    "state_path",
+]

@@ -214,8 +214,8 @@ class PageReads(Reads):
 
         `lapsed_at`: those whose lease had ended then without an outcome.
         """
-        created = self._dialect.stored["effects"]
-        orders = {"created": created, "updated": Order("updated_at", created.tie)}
+        created, by = self._dialect.stored["effects"], self._dialect.byte_order
+        orders = {"created": created, "updated": Order(f"updated_at{by}", created.tie)}
         listing = Listing(
             "effects", EFFECT_COLUMNS, _known(orders, order), self._effects(state, lapsed_at)
         )
@@ -262,12 +262,11 @@ class PageReads(Reads):
 
         `live_at`: those that had not expired then; `status` is the stored one.
         """
-        stored = self._dialect.stored["approvals"]
-        orders = {"stored": stored, "expiry": Order("expires_at", stored.tie)}
+        stored, by = self._dialect.stored["approvals"], self._dialect.byte_order
+        orders = {"stored": stored, "expiry": Order(f"expires_at{by}", stored.tie)}
         filters = _approvals(status, action_hash)
         floors = []
         if live_at is not None:
-            by = self._dialect.byte_order
             start = (column_time(live_at),)
             filters.append(_at_least("expires_at", by, start))
             if order == "expiry":

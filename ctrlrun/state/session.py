@@ -11,7 +11,10 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
+
+from ctrlrun.effect import EffectRecord
 
 Row = tuple[Any, ...]
 Values = Sequence[Any]
@@ -27,6 +30,24 @@ class Cursor(Protocol):
     def rowcount(self) -> int: ...
     def fetchone(self) -> Any: ...
     def fetchall(self) -> list[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EffectChange:
+    """A step of an effect inside a transaction.
+
+    `state` and `action_id` are what stands after it, `before` the states it starts from (none: there
+    was no record), `renews` that another attempt stood before it. `at` is its time.
+    """
+
+    effect_key: str
+    action_id: str
+    state: str
+    before: tuple[str, ...]
+    at: str
+    renews: bool = False
+    record: EffectRecord | None = None
+    """A record that is new."""
 
 
 class Session(ABC):
@@ -112,8 +133,22 @@ class Session(ABC):
         """Whether the index of this name is there, so that a statement may ask for it."""
         return True
 
+    is_traced = False
+    """Whether the session wants to hear what a transaction does to an effect."""
+
+    def note_effect(self, change: EffectChange) -> None:
+        """Hear that: for a session that may lose its commit."""
+        return
+
     def has_table(self, name: str) -> bool:
         """Whether the side table of this name is there."""
+        return True
+
+    def takes_rows(self, name: str) -> bool:
+        """Whether the side table of this name may be asked to take a row.
+
+        Asked where a statement that fails would cost the transaction around it.
+        """
         return True
 
     def row(self, sql: str, values: Values = ()) -> Row | None:

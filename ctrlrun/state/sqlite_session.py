@@ -13,6 +13,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from ctrlrun.effect import escape_surrogates
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.state.dialect import Filter, Order
 from ctrlrun.state.session import Cursor, Row, Session, Values
@@ -316,6 +317,15 @@ class SQLiteDialect:
     tally_index: str = TALLY_INDEX
     tally_source: str = f"receipts INDEXED BY {TALLY_INDEX}"
     whole: str = " LIMIT -1"
+    keeps_used_receipts: str = ""
+    first_tie: int = 0
+    last_tie: int = 2**63 - 1
+
+    def storable(self, text: str) -> str:
+        return escape_surrogates(text)
+
+    def as_bytes(self, expression: str) -> str:
+        return f"CAST({expression} AS BLOB)"
 
     def seconds_between(self, start: str, end: str) -> str:
         return f"(julianday({end}) - julianday({start})) * 86400.0"

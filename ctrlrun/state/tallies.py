@@ -36,7 +36,6 @@ from ctrlrun.state.tally import (
     word,
 )
 
-_LAST_TIE = 2**63 - 1
 # Not MAX: nothing but this is answered by one look at the chain's own index.
 _HIGHEST = "SELECT seq FROM receipts WHERE seq IS NOT NULL ORDER BY seq DESC LIMIT 1"
 _LOWEST = -(2**63)
@@ -69,7 +68,7 @@ class TallyReads(Reads):
         with self._sessions.current() as session:
             highest = _highest(session)
             if row is None:
-                return _place(highest)
+                return _place(highest, self._dialect.last_tie)
             # A late one stands behind others, so that the first by time need not be the first of
             # them. Where most receipts are in the window the chain is walked, else the index of
             # times.
@@ -77,7 +76,8 @@ class TallyReads(Reads):
             row = session.row(
                 f"SELECT {first} FROM receipts WHERE seq IS NOT NULL AND ts{by} >= ?", (start,)
             )
-            return _place(_number(session, row[0]) - 1 if row is not None else 0)
+            before = _number(session, row[0]) - 1 if row is not None else 0
+            return _place(before, self._dialect.last_tie)
 
     def receipts_tally(
         self,
@@ -94,11 +94,17 @@ class TallyReads(Reads):
         if through == START:
             return TallyPage()
         order = self._dialect.stored["receipts"]
-        seq, tie = (None, 0) if after == START else keyset.parse_cursor(after, order)
-        end = (None, _LAST_TIE) if through is None else keyset.parse_cursor(through, order)
+        seq, tie = (
+            (None, self._dialect.first_tie) if after == START else keyset.parse_cursor(after, order)
+        )
+        end = (
+            (None, self._dialect.last_tie)
+            if through is None
+            else keyset.parse_cursor(through, order)
+        )
         with self._sessions.current() as session:
             if seq is None:
-                last = _LAST_TIE if end[0] is not None or through is None else end[1]
+                last = self._dialect.last_tie if end[0] is not None or through is None else end[1]
                 page = self._unchained(session, stretch, tie, last, limit)
                 if page is not None:
                     return page
@@ -134,7 +140,7 @@ class TallyReads(Reads):
         return ends[0], ends[1]
 
     def _unchained(
-        self, session: Session, stretch: Stretch, tie: int, last: int, limit: int
+        self, session: Session, stretch: Stretch, tie: Any, last: Any, limit: int
     ) -> TallyPage | None:
         """The next ones from before the chain, up to a last one; None when there is none."""
         name = self._dialect.stored["receipts"].tie
@@ -148,7 +154,7 @@ class TallyReads(Reads):
         bound = f"seq IS NULL AND {name} > ? AND {name} <= ?"
         page = self._counted(session, stretch, "receipts", bound, [tie, looked[1]])
         return replace(
-            page, looked_at=looked[0], left=_highest(session), after=f"[null,{looked[1]}]"
+            page, looked_at=looked[0], left=_highest(session), after=json.dumps([None, looked[1]])
         )
 
     def _chained(
@@ -172,7 +178,7 @@ class TallyReads(Reads):
         else:
             page = self._counted(session, stretch, "receipts", *bound)
         left = max(0, highest - last)
-        return replace(page, looked_at=count, left=left, after=_place(last))
+        return replace(page, looked_at=count, left=left, after=_place(last, self._dialect.last_tie))
 
     def _within_an_hour(
         self, session: Session, stretch: Stretch, source: str, bound: str, values: list[Any]
@@ -214,11 +220,11 @@ class TallyReads(Reads):
 
     def _asked(self, session: Session, source: str, bound: str, values: list[Any]) -> list[Tally]:
         """Those that a human was to be asked about, by the minute."""
-        facts = self._dialect.tally_facts
-        key, _ = _key(Stretch(timed="hour"), self._dialect.byte_order)
+        facts, by = self._dialect.tally_facts, self._dialect.byte_order
+        key, _ = _key(Stretch(timed="hour"), by)
         rows = session.rows(
             f"SELECT {key} AS said, COUNT(*) FROM (SELECT {facts} AS f, ts FROM {source} "
-            f"WHERE {bound} AND {facts} {_ASKED}{self._dialect.whole}) AS stretch GROUP BY said",
+            f"WHERE {bound} AND {facts}{by} {_ASKED}{self._dialect.whole}) AS stretch GROUP BY said",
             values,
         )
         return _tallies(rows)[0]
@@ -241,9 +247,9 @@ class TallyReads(Reads):
         if unread:
             marks = ", ".join("?" * len(unread))
             strange = session.rows(
-                f"SELECT receipt_id, json, hash FROM (SELECT receipt_id, json, hash, {key} AS said "
+                f"SELECT receipt_id, json, hash, ts FROM (SELECT receipt_id, json, hash, ts, {key} AS said "
                 f"FROM (SELECT receipt_id, json, hash, {facts}{rest}) AS stretch) AS strange "
-                f"WHERE said IS NULL OR CAST(said AS BLOB) IN ({marks})",
+                f"WHERE said IS NULL OR {self._dialect.as_bytes('said')} IN ({marks})",
                 [*key_values, *values, *unread],
             )
             more, damaged = _read_singly(strange, stretch)
@@ -304,9 +310,10 @@ class TallyReads(Reads):
 
     def _took(self, condition: str, values: list[Any]) -> tuple[timedelta | None, timedelta | None]:
         """The median and the 95th percentile of the time from request to answer."""
+        by = self._dialect.byte_order
         answered = (
             "CASE WHEN granted_at IS NOT NULL THEN granted_at WHEN status = 'denied' THEN "
-            "(SELECT MIN(events.ts) FROM events WHERE events.approval_id = approvals.approval_id "
+            f"(SELECT MIN(events.ts{by}) FROM events WHERE events.approval_id = approvals.approval_id "
             "AND events.type = 'APPROVAL_DENIED') END"
         )
         seconds = self._dialect.seconds_between("created_at", "answered_at")
@@ -333,9 +340,9 @@ class TallyReads(Reads):
         return median, p95
 
 
-def _place(seq: int) -> str:
+def _place(seq: int, last_tie: Any) -> str:
     """The cursor behind the receipt with this place in the chain."""
-    return f"[{seq},{_LAST_TIE}]"
+    return json.dumps([seq, last_tie], separators=(",", ":"))
 
 
 def _end_of(through: str, order: Order) -> int | None:
@@ -382,7 +389,7 @@ def _key(stretch: Stretch, by: str) -> tuple[str, list[Any]]:
         values.append(column_time(stretch.split))
     otherwise = "f"
     if stretch.timed:
-        cases.append(f"WHEN f {_ASKED} THEN f || COALESCE(substr(ts, 1, {_MINUTE}), '')")
+        cases.append(f"WHEN f{by} {_ASKED} THEN f || COALESCE(substr(ts, 1, {_MINUTE}), '')")
         otherwise = f"f || COALESCE(substr(ts, 1, {_WIDTHS[stretch.timed]}), '')"
     if not cases:
         return "f", values
@@ -411,7 +418,9 @@ def _read_singly(rows: Iterable[Row], stretch: Stretch) -> tuple[list[Tally], tu
     damaged: list[Damage] = []
     for row in rows:
         try:
-            receipt = receipt_from(row)
+            receipt = receipt_from(row[:3])
+            # The column's time is exact, the document's cut to a millisecond.
+            receipt = replace(receipt, finished_at=_time(row[3]) or receipt.finished_at)
             if known(facts_of(receipt)) is None:
                 raise ValueError("what it says of the action or the agent is not text")
             read.append(receipt)

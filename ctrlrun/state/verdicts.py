@@ -328,8 +328,13 @@ def find_token(continuation: object, held: Iterable[tuple[str, R]]) -> R:
         if hmac.compare_digest(token.encode("utf-8", "surrogatepass"), wanted) and token:
             found.append(owner)
     if not found:
-        raise InvalidArgument("no suspended call is waiting for this continuation")
+        raise unknown_token()
     return found[0]
+
+
+def unknown_token() -> InvalidArgument:
+    """The one refusal of a token that nobody waits for."""
+    return InvalidArgument("no suspended call is waiting for this continuation")
 
 
 def token_elsewhere(effect_key: str) -> InvalidArgument:

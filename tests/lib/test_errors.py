@@ -13,6 +13,7 @@ from ctrlrun import errors
 from ctrlrun.errors import (
     ActionDenied,
     AmbiguousEffect,
+    AmbiguousWrite,
     ApprovalMismatch,
     ApprovalRequired,
     ApprovalTimeout,
@@ -48,6 +49,7 @@ EXAMPLES: list[tuple[CTRLRunError, dict[str, Any]]] = [
         {"effect_key": "k", "attempt": 2, "reason": "taken"},
     ),
     (IdentityError("m"), {}),
+    (AmbiguousWrite("m"), {}),
     (
         ActionDenied("m", reason="rule[0]", action_id="act_1"),
         {"reason": "rule[0]", "action_id": "act_1"},

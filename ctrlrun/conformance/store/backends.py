@@ -6,6 +6,7 @@ for a handle closes it.
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from collections.abc import Callable
 from importlib import import_module
@@ -14,9 +15,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from ctrlrun.clock import Clock, new_id, utc_now
 from ctrlrun.errors import InvalidArgument
+from ctrlrun.postgres import PostgresStateStore
 from ctrlrun.state import InMemoryStateStore, SQLiteStateStore, StateStore
+from ctrlrun.state.location import locate
 
 _SQLITE = "sqlite://"
+_POSTGRES = ("postgresql://", "postgres://")
 
 
 @runtime_checkable
@@ -115,15 +119,71 @@ class SQLiteBackend:
             shutil.rmtree(self._folder)
 
 
+class PostgresBackend:
+    """`PostgresStateStore` in schemas of its own, made in the database at `url` and dropped again.
+
+    `url` is a URL, not keywords, and its user may make schemas. Raises InvalidArgument for another
+    scheme, MissingDependency without the extra, and the driver's errors as they come.
+    """
+
+    name = "postgres"
+
+    def __init__(self, url: str) -> None:
+        if not url.startswith(_POSTGRES):
+            raise InvalidArgument(f"a database is named by a {_POSTGRES[0]} URL, to which we add")
+        self._database = locate(url).url
+        self._mark = secrets.token_hex(6)
+        self._number = 0
+        self._is_made = False
+
+    @property
+    def schema(self) -> str:
+        """The schema of the storage as it is now; it is made by the first handle."""
+        return f"conf_{self._mark}_{self._number}"
+
+    def open(self) -> StateStore:
+        """A handle on the schema, which is made if it is not there."""
+        return self.open_with_clock(utc_now)
+
+    def open_with_clock(self, clock: Clock) -> StateStore:
+        """The same, with this clock."""
+        if not self._is_made:
+            PostgresStateStore.create_schema(self._database, self.schema)
+            self._is_made = True
+        return PostgresStateStore(self._database, clock=clock, schema=self.schema)
+
+    def reopen(self) -> StateStore | None:
+        """Another handle on the same schema."""
+        return self.open()
+
+    def url(self) -> str | None:
+        """The database's URL, with the schema as `ctrlrun_schema`."""
+        mark = "&" if "?" in self._database else "?"
+        return f"{self._database}{mark}ctrlrun_schema={self.schema}"
+
+    def reset(self) -> None:
+        """Drop the schema; the next one has another name."""
+        if self._is_made:
+            PostgresStateStore.drop_schema(self._database, self.schema)
+            self._is_made = False
+        self._number += 1
+
+
 # --- opening by address --------------------------------------------------------------------------
 
 
 def store_from_url(url: str) -> StateStore:
-    """The store at an address of ours; InvalidArgument for any other scheme."""
+    """The store at an address of ours; InvalidArgument for any other scheme.
+
+    A Postgres URL says its schema with `ctrlrun_schema`, as on the command line.
+    """
     if url.startswith(_SQLITE):
         return SQLiteStateStore(url.removeprefix(_SQLITE))
+    if url.startswith(_POSTGRES):
+        place = locate(url)
+        return PostgresStateStore(place.url, schema=place.schema)
     raise InvalidArgument(
-        f"{_scheme(url)}:// is no store of ours ({_SQLITE}); a backend with a scheme of its own "
+        f"{_scheme(url)}:// is no store of ours ({_SQLITE}, {_POSTGRES[0]}); a backend with a scheme of its own "
         "says with opener() how to open it: 'module:function'"
     )
 

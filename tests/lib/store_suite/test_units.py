@@ -27,6 +27,7 @@ from tests.lib.store_suite.helpers import (
     request,
     state_of,
 )
+from tests.pg.server import server_url
 
 
 class Stopped(BaseException):
@@ -94,7 +95,7 @@ def test_a_unit_is_its_calls_together(
 
 @pytest.mark.parametrize("failure", [ValueError, DuplicateEffect, Stopped])
 def test_whatever_leaves_a_unit_undoes_it(
-    store: UnitStateStore, clock: FakeClock, failure: type[BaseException]
+    backend: str, store: UnitStateStore, clock: FakeClock, failure: type[BaseException]
 ) -> None:
     prepare(store, clock)
     before = everything(store)
@@ -107,7 +108,8 @@ def test_whatever_leaves_a_unit_undoes_it(
         store.unit(work, durable=True)
     assert everything(store) == before
     write_all(store, clock)  # and the store works on, with the same numbers
-    assert store.events()[-1].event_id == 2
+    skipped = 1 if backend == "postgres" else 0  # it gives no number out twice
+    assert store.events()[-1].event_id == 2 + skipped
     assert verify_chain(store).ok
 
 
@@ -235,7 +237,7 @@ def test_a_unit_inside_that_fails_takes_only_its_own_back(store: UnitStateStore)
         add("after")
 
     store.unit(outer, durable=True)
-    assert [record.effect_key for record in store.list_effects()] == ["before", "after"]
+    assert {record.effect_key for record in store.list_effects()} == {"before", "after"}
 
 
 def test_calls_that_a_subclass_overrides_join(
@@ -250,8 +252,11 @@ def test_calls_that_a_subclass_overrides_join(
             self.calls += 1
             return super().append_event(item)
 
-    path = getattr(store, "path", None)
-    counting = Counting(clock=clock) if path is None else Counting(path, clock=clock)
+    counting = {
+        "memory": lambda: Counting(clock=clock),
+        "sqlite": lambda: Counting(store.path, clock=clock),
+        "postgres": lambda: Counting(server_url(), clock=clock, schema=store.schema),
+    }[backend]()
 
     def work() -> None:
         counting.append_event(event())

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ctrlrun.state.location import StoreLocation
+from ctrlrun.state.location import STORE_URL_VARIABLE, StoreLocation
 
 STOP_SECONDS = 2.0
 
@@ -41,7 +41,7 @@ class ChainChild:
     """One walk over one store's chain, in a process that starts when it is first asked to walk."""
 
     def __init__(self, location: StoreLocation) -> None:
-        self._url = f"sqlite://{location.path}"
+        self._url = location.store_url
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self._reading = threading.Lock()
@@ -88,13 +88,18 @@ class ChainChild:
             if self._process is None and not self._stopped:
                 self._process = subprocess.Popen(
                     # -P: a program of the folder that the console was started in is not run.
-                    [sys.executable, "-P", "-m", "ctrlrun_tui.data.chain_child", self._url],
+                    [sys.executable, "-P", "-m", "ctrlrun_tui.data.chain_child"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     text=True,
                     encoding="utf-8",
-                    env={**os.environ, "PYTHONPATH": _modules_path()},
+                    # Not an argument: everybody on this machine sees those.
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": _modules_path(),
+                        STORE_URL_VARIABLE: self._url,
+                    },
                     start_new_session=True,  # ctrl+c in the shell of a suspended console is not for it
                 )
             return self._process

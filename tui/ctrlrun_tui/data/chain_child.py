@@ -1,6 +1,6 @@
 """The program that walks over the chain of receipts beside the console.
 
-    python -m ctrlrun_tui.data.chain_child STORE-URL
+    CTRLRUN_STORE_URL=URL python -m ctrlrun_tui.data.chain_child
 
 A process of its own, because hashing a million receipts would hold the console's interpreter. It
 opens the store for reading alone. For each line on standard input it walks over what is new and
@@ -21,7 +21,7 @@ from ctrlrun.clock import utc_now
 from ctrlrun.operator import ReadingDesk
 from ctrlrun.receipt.chain import ChainBreak, ChainReport, ChainWalk
 from ctrlrun.state import PagedReader
-from ctrlrun.state.location import locate
+from ctrlrun.state.location import STORE_URL_VARIABLE, locate
 
 BATCH = 1_000
 SAID_EVERY_S = 0.25
@@ -90,4 +90,4 @@ def _say(
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(os.environ[STORE_URL_VARIABLE])

@@ -17,6 +17,7 @@ from textual.message import Message
 from ctrlrun.authority import Authority
 from ctrlrun.operator.endings import endings
 from ctrlrun.state import PagedReader
+from ctrlrun.state.location import StoreLocation, masked
 from ctrlrun_tui.actions import HANDOVER, Action
 from ctrlrun_tui.data.handover import (
     NO_COMMAND,
@@ -102,7 +103,7 @@ class HandoverScreen(Overlay[None]):
             since=app.started_at,
             now=now,
             store=location.shown,
-            store_url=f"sqlite://{location.path.resolve()}",
+            store_url=_typed(location),
             policy=_absolute(app.sitting.policy_path),
             authority=_absolute(app.sitting.authority_path),
             endings=endings(app.shelf.read(reader, document, now), now),
@@ -204,3 +205,10 @@ class HandoverScreen(Overlay[None]):
 
 def _absolute(path: Path | None) -> str | None:
     return None if path is None else str(path.resolve())
+
+
+def _typed(location: StoreLocation) -> str:
+    """The store as a command names it. A password is not written down: it stays masked."""
+    if location.path is not None:
+        return f"sqlite://{location.path.resolve()}"
+    return masked(location.store_url)

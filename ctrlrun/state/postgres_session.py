@@ -1,0 +1,284 @@
+"""One thread's connection to Postgres: transactions, statements, and what a lost commit leaves.
+
+Every statement names its schema and nothing is kept in the server's session, so that a pooler may
+stand between transactions. Loads the driver when the first connection is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ctrlrun.errors import InvalidArgument, MissingDependency
+from ctrlrun.state.postgres_dialect import spelled
+from ctrlrun.state.session import Cursor, EffectChange, Row, Session, Values
+
+if TYPE_CHECKING:
+    import psycopg
+
+T = TypeVar("T")
+
+Connection = Any
+"""A `psycopg.Connection`; the driver is an extra, and is not loaded to say so."""
+
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_LAG = f"{_BEGIN}; SET LOCAL synchronous_commit TO off"
+_SYNC = f"{_BEGIN}; SET LOCAL synchronous_commit TO on"
+_NEVER_COMMITTED = ("40001", "40P01")
+_HELD_TWICE = "continuations_by_value"
+
+
+def driver() -> Any:
+    """The module `psycopg`; MissingDependency when it is not installed."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise MissingDependency("psycopg", "postgres") from error
+    return psycopg
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What a transaction is known by: the step of its effect, and the last event it appended.
+
+    `new` is the record that the first step made; `change` runs from what stood before the
+    transaction to what stands after it.
+    """
+
+    change: EffectChange | None = None
+    event_id: int | None = None
+
+    def with_change(self, change: EffectChange) -> Trace:
+        """A further step of the same effect; another effect's changes nothing."""
+        first = self.change
+        if first is None:
+            return replace(self, change=change)
+        if first.effect_key != change.effect_key:
+            return self
+        return replace(
+            self,
+            change=replace(change, before=first.before, record=first.record, renews=first.renews),
+        )
+
+
+class PostgresSession(Session):
+    """One thread's connection to one schema. `connect` makes the connection, and checks it."""
+
+    def __init__(self, connect: Callable[[], Connection], schema: str) -> None:
+        # Before anything can fail: `__del__` looks at it.
+        self._connection: psycopg.Connection[Any] | None = None
+        super().__init__()
+        self._make = connect
+        self.schema = schema
+        self.trace = Trace()
+        self.lost: Exception | None = None
+        """The error under which a COMMIT went out and no answer came."""
+        self.backend: int = 0
+        self._server_lags = False
+        self._writable: set[str] = set()
+
+    # --- the connection --------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None and not self._connection.closed
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """The connection; there is one inside `with session`."""
+        assert self._connection is not None
+        return self._connection
+
+    def connect(self) -> None:
+        if self.active:  # what was begun is gone; half of it must not be written elsewhere
+            raise self.broken or driver().OperationalError("the connection was lost")
+        self.disconnect()
+        connection = self._make()
+        try:
+            row = connection.execute("SELECT current_setting('synchronous_commit')").fetchone()
+            self._server_lags = row is not None and row[0] == "off"
+        except BaseException:
+            connection.close()
+            raise
+        self.backend = connection.info.backend_pid
+        self._writable.clear()
+        self._connection = connection
+
+    def disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    # --- transactions ----------------------------------------------------------------------------
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.connected and self.connection.pgconn.transaction_status != 0
+
+    def begin(self, *, durable: bool) -> None:
+        if self.in_transaction:  # an interrupt fell between two of our steps
+            self.connection.execute("ROLLBACK")
+        statement = _LAG
+        if durable:
+            statement = _SYNC if self._server_lags else _BEGIN
+        self._again(lambda: self.connection.execute(statement))
+        self.active = True
+        self.broken = None
+        self.lost = None
+        self.trace = Trace()
+
+    def commit(self) -> None:
+        if self.broken is not None:
+            raise self.broken
+        try:
+            ended = self.connection.execute("COMMIT").statusmessage
+        except driver().Error as error:
+            if error.sqlstate not in _NEVER_COMMITTED:
+                self.lost = error
+            raise
+        if ended != "COMMIT":
+            raise driver().InternalError("the transaction had failed, and was rolled back")
+        self.active = False
+
+    def rollback(self) -> None:
+        try:
+            if self.in_transaction:
+                self.connection.execute("ROLLBACK")
+        except driver().Error:
+            self.disconnect()
+        finally:
+            self.active = False
+            self.broken = None
+
+    def nested(self, work: Callable[[], T]) -> T:
+        before = self.trace
+        try:
+            return super().nested(work)
+        except BaseException:
+            self.trace = before
+            raise
+
+    is_traced = True
+
+    def note_effect(self, change: EffectChange) -> None:
+        self.trace = self.trace.with_change(change)
+
+    # --- statements ------------------------------------------------------------------------------
+
+    def execute(self, sql: str, values: Values = ()) -> Cursor:
+        return self._write(sql, values)
+
+    def insert(self, sql: str, values: Values, key: str) -> int:
+        row = self._write(f"{sql} RETURNING {key}", values).fetchone()
+        assert row is not None
+        number = int(row[0])
+        self.trace = replace(self.trace, event_id=number)
+        return number
+
+    def _write(self, sql: str, values: Values) -> psycopg.Cursor[Any]:
+        if self.broken is not None:
+            raise self.broken
+        cursor = self._run(sql, values, "stored")
+        if cursor.rowcount > 0:
+            self.writes += 1
+        return cursor
+
+    def rows(self, sql: str, values: Values = ()) -> list[Row]:
+        if not self.active:
+            return self._again(lambda: self._run(sql, values, "looked up").fetchall())
+        if self.broken is not None:
+            raise self.broken
+        return self._run(sql, values, "looked up").fetchall()
+
+    def _run(self, sql: str, values: Values, what: str) -> psycopg.Cursor[Any]:
+        for value in values:
+            if isinstance(value, str) and "\0" in value:
+                raise InvalidArgument(f"a value cannot be {what}: it holds a NUL character")
+        errors = driver()
+        try:
+            return self.connection.execute(spelled(sql, self.schema), values or None)
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"a value cannot be {what}: {error}") from None
+        except errors.Error as error:
+            if self.active and self.broken is None:
+                self.broken = error  # the server takes nothing more in this transaction
+            if isinstance(error, (errors.DataError, errors.errors.UndefinedFunction)):
+                said = str(error).partition("\n")[0]
+                raise InvalidArgument(f"a value cannot be {what}: {said}") from error
+            if error.sqlstate == "23505" and error.diag.constraint_name == _HELD_TWICE:
+                raise InvalidArgument(
+                    "another effect is waiting for the same continuation"
+                ) from error
+            raise
+
+    def _again(self, run: Callable[[], T]) -> T:
+        """`run`, once more where the connection turns out to be gone: nothing was begun on it."""
+        try:
+            return run()
+        except driver().OperationalError:
+            if self.connected:
+                raise
+        self.connect()
+        return run()
+
+    # --- what the server tells -------------------------------------------------------------------
+
+    def token(self) -> object:
+        """Which transactions have ended, in this very schema: another one after each of them."""
+        found = self.rows(
+            "SELECT to_regclass(?)::oid::bigint, txid_current_snapshot()::text",
+            (f'"{self.schema}".events',),
+        )
+        return None if found[0][0] is None else found[0]
+
+    def is_indexed(self) -> bool:
+        """Looks each time: a writer may add them while a reader is open."""
+        from ctrlrun.state.postgres_schema import KEY_INDEXES
+
+        marks = ", ".join("?" * len(KEY_INDEXES))
+        found = self.rows(
+            f"SELECT COUNT(*) FROM pg_catalog.pg_indexes WHERE schemaname = ? AND indexname IN ({marks})",
+            (self.schema, *KEY_INDEXES),
+        )
+        return bool(found[0][0] == len(KEY_INDEXES))
+
+    def has_index(self, name: str) -> bool:
+        """None of those that a statement would ask for by name."""
+        return False
+
+    def has_table(self, name: str) -> bool:
+        """Looks each time, as `is_indexed`; one that this role may not read is none."""
+        return self._may(name, "SELECT")
+
+    def takes_rows(self, name: str) -> bool:
+        """A yes holds as long as the connection: a call pays for the look once."""
+        if name not in self._writable and self._may(name, "SELECT", "INSERT", "UPDATE"):
+            self._writable.add(name)
+        return name in self._writable
+
+    def _may(self, name: str, *privileges: str) -> bool:
+        table = f'"{self.schema}".{name}'
+        asked = " AND ".join(["has_table_privilege(to_regclass(?), ?)"] * len(privileges))
+        values = tuple(value for privilege in privileges for value in (table, privilege))
+        return bool(self.rows(f"SELECT {asked}", values)[0][0])
+
+    def appenders(self) -> frozenset[str]:
+        """The transactions of others that may have been given event ids and have not ended."""
+        found = self.rows(
+            "SELECT virtualtransaction FROM pg_catalog.pg_locks WHERE locktype = 'relation' "
+            "AND relation = to_regclass(?) AND mode = 'RowExclusiveLock' AND granted "
+            "AND database = (SELECT oid FROM pg_catalog.pg_database "
+            "WHERE datname = current_database()) AND pid IS DISTINCT FROM pg_backend_pid()",
+            (f'"{self.schema}".events',),
+        )
+        return frozenset(str(row[0]) for row in found)
+
+    def is_running(self, backend: int) -> bool:
+        """Whether that backend still has a transaction."""
+        found = self.rows(
+            "SELECT 1 FROM pg_catalog.pg_stat_activity WHERE pid = ? AND pid <> pg_backend_pid() "
+            "AND xact_start IS NOT NULL",
+            (backend,),
+        )
+        return bool(found)
