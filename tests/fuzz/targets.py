@@ -1,16 +1,13 @@
 """What reads text of others, each as a function of bytes: it ends, or it raises an error of ours.
 
-    python -m tests.fuzz.targets TARGET [libFuzzer's options]
-
-drives one with atheris (`pip install 'ctrlrun[fuzz]'`); `benchmarks/fuzz.py` drives all of them, and
-`test_targets.py` each for a moment with Hypothesis. A target also checks what must be so of
+`drive.py` drives one with atheris, `benchmarks/fuzz.py` all of them, and `test_targets.py` each for
+a moment with Hypothesis. A target also checks what must be so of
 whatever was read: a reading that is only quiet is no reading.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from datetime import UTC
 from typing import Any
@@ -130,6 +127,16 @@ TARGETS: dict[str, Target] = {
     "events": events,
 }
 
+PLANTED = "planted"
+"""The name of the control."""
+
+
+def planted(data: bytes) -> None:
+    """A fault behind three comparisons, which a search without guidance does not pass."""
+    if data[:1] == b"{" and data[1:2] == b"\xff" and data[2:3] == b"}":
+        raise ZeroDivisionError("planted")
+
+
 POLICY = b"""schema: ctrlrun.policy/v4
 version: "1"
 environment: staging
@@ -177,17 +184,3 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "events": (EVENT, b"{}", b"[" * 5000, b'{"event_id":true}'),
 }
 """Where the search begins: a whole one of each kind, and the beginnings of known trouble."""
-
-
-def main(argv: list[str]) -> None:
-    """Drive one target with atheris, until its options say when."""
-    import atheris
-
-    target = TARGETS[argv[1]]
-    atheris.instrument_all()
-    atheris.Setup([argv[0], *argv[2:]], target)
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main(sys.argv)
