@@ -211,7 +211,7 @@ class Calls(RuleBasedStateMachine):
         expected = self.move_verdict(key, actor, allowed, "ambiguous")
         assert outcome_of(lambda: self.store.mark_ambiguous(key, actor, "?")) == expected
 
-    @rule(key=KEYS, state=st.sampled_from(["committed", "failed"]), attempt=st.integers(0, 2))
+    @rule(key=KEYS, state=st.sampled_from(["committed", "failed"]), attempt=st.integers(0, 3))
     def resolve(self, key: str, state: str, attempt: int) -> None:
         held = self.model.effects.get(key)
         expected = "invalid"
@@ -242,10 +242,20 @@ class Calls(RuleBasedStateMachine):
         )
         assert outcome == expected
 
-    @rule(key=KEYS, actor=ACTORS, attempt=st.integers(1, 3))
-    def fence(self, key: str, actor: str, attempt: int) -> None:
+    @rule(key=KEYS, actor=ACTORS)
+    def go_on(self, key: str, actor: str) -> None:
+        """What a holder does next: chance alone seldom gets as far as an executing attempt."""
+        held = self.model.effects.get(key)
+        if held is None or held.state == "failed":
+            self.reserve(key, actor)
+        self.begin(key, self.model.effects[key].owner)
+
+    @rule(key=KEYS, other=st.sampled_from([None, "act_a"]), off=st.sampled_from([0, 0, 0, 1]))
+    def fence(self, key: str, other: str | None, off: int) -> None:
         """The fence's look: it passes exactly while this attempt executes on a live lease."""
         held = self.model.effects.get(key)
+        actor = other or ("act_a" if held is None else held.owner)
+        attempt = off + (1 if held is None else held.attempt)
         mine = held is not None and (held.owner, held.attempt) == (actor, attempt)
         expected = None
         if held is None or not mine or held.state == "reserved":
