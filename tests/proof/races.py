@@ -17,7 +17,7 @@ from datetime import timedelta
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from statistics import median
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.control import Control, with_approval
@@ -50,18 +50,6 @@ UNGUARDED = "unguarded"
 """The control: nothing but a look, and then the act. A race that it survives is no race."""
 
 
-class WithoutHolders:
-    """A store as one that keeps no holders: they decide nothing, and here nobody looks at them."""
-
-    def __init__(self, store: UnitStateStore) -> None:
-        self.inner = store
-
-    def __getattr__(self, name: str) -> Any:
-        if name.endswith("_holder"):
-            raise AttributeError(name)
-        return getattr(self.inner, name)
-
-
 @dataclass(frozen=True, slots=True)
 class Course:
     """Where the race is run: a folder, and the server and schema when the store is Postgres."""
@@ -75,7 +63,7 @@ class Course:
         if self.url:
             from ctrlrun.postgres import PostgresStateStore
 
-            return WithoutHolders(PostgresStateStore(self.url, schema=self.schema))  # type: ignore[return-value]
+            return PostgresStateStore(self.url, schema=self.schema)
         return SQLiteStateStore(self.folder / "state.db")
 
     @property
