@@ -11,6 +11,7 @@ from datetime import datetime
 from ctrlrun.effect import Holder
 from ctrlrun.state.core import Reads, Writes
 from ctrlrun.state.rows import HOLDER_COLUMNS, column_time, holder_from
+from ctrlrun.state.session import Session, Values
 
 _TABLE = "holders"
 _BY_ATTEMPT = f"SELECT {HOLDER_COLUMNS} FROM holders WHERE effect_key = ? AND attempt = ?"
@@ -54,9 +55,15 @@ class HolderWrites(HolderReads, Writes):
             holder.started_at,
             column_time(holder.seen_at),
         )
-        self._write(lambda session: session.execute(_PUT, values))
+        self._write(lambda session: _put(session, _PUT, values))
 
     def see_holder(self, effect_key: str, action_id: str, attempt: int, at: datetime) -> None:
         """Note that an attempt was seen at a time; nothing when it is not written down."""
         values = (column_time(at), effect_key, attempt, action_id)
-        self._write(lambda session: session.execute(_SEE, values))
+        self._write(lambda session: _put(session, _SEE, values))
+
+
+def _put(session: Session, sql: str, values: Values) -> None:
+    """Where the table is missing, or is not ours to write, a call goes on without it."""
+    if session.takes_rows(_TABLE):
+        session.execute(sql, values)

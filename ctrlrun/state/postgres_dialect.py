@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from ctrlrun.effect import escape_surrogates
 from ctrlrun.state.dialect import Filter, Order
+from ctrlrun.state.postgres_schema import HOLDERS_TABLE
 from ctrlrun.state.schema import FORMAT_TABLES
 
 _BY_BYTES = ' COLLATE "C"'
@@ -46,7 +47,7 @@ _MOMENT = (
     r"([.][0-9]{1,6}|)[+]00:00$'"
 )
 
-_TABLES = "|".join(sorted(FORMAT_TABLES))
+_TABLES = "|".join(sorted({*FORMAT_TABLES, HOLDERS_TABLE}))
 _NAMED = re.compile(rf"\b(FROM|INTO|UPDATE|JOIN) ({_TABLES})\b")
 
 

@@ -129,6 +129,24 @@ KEY_INDEXES = (
     "x_receipts_by_effect",
 )
 
+HOLDERS_TABLE = "holders"
+
+_HOLDERS = (
+    f"""CREATE TABLE IF NOT EXISTS {{s}}.{HOLDERS_TABLE} (
+        effect_key TEXT COLLATE "C" NOT NULL,
+        action_id TEXT COLLATE "C" NOT NULL,
+        attempt INTEGER NOT NULL,
+        host TEXT NOT NULL,
+        pid BIGINT NOT NULL,
+        boot_id TEXT NOT NULL,
+        thread TEXT NOT NULL,
+        started_at TEXT,
+        seen_at TEXT NOT NULL,
+        PRIMARY KEY (effect_key, attempt)
+    )""",
+)
+"""Which process made which attempt: see `holders`."""
+
 # One index each, as in SQLite, and by the same ids. What SQLite counts receipts by is no index
 # here: an entry may not be longer than a third of a page, and no insert of an agent may fail for it.
 EXTENSIONS = (
@@ -182,4 +200,5 @@ EXTENSIONS = (
         "x_approvals_by_creation",
         'approvals (created_at COLLATE "C", approval_id)',
     ),
+    Migration("x30_holders", _HOLDERS),
 )

@@ -76,6 +76,7 @@ class PostgresSession(Session):
         """The error under which a COMMIT went out and no answer came."""
         self.backend: int = 0
         self._server_lags = False
+        self._writable: set[str] = set()
 
     # --- the connection --------------------------------------------------------------------------
 
@@ -101,6 +102,7 @@ class PostgresSession(Session):
             connection.close()
             raise
         self.backend = connection.info.backend_pid
+        self._writable.clear()
         self._connection = connection
 
     def disconnect(self) -> None:
@@ -244,6 +246,22 @@ class PostgresSession(Session):
     def has_index(self, name: str) -> bool:
         """None of those that a statement would ask for by name."""
         return False
+
+    def has_table(self, name: str) -> bool:
+        """Looks each time, as `is_indexed`; one that this role may not read is none."""
+        return self._may(name, "SELECT")
+
+    def takes_rows(self, name: str) -> bool:
+        """A yes holds as long as the connection: a call pays for the look once."""
+        if name not in self._writable and self._may(name, "SELECT", "INSERT", "UPDATE"):
+            self._writable.add(name)
+        return name in self._writable
+
+    def _may(self, name: str, *privileges: str) -> bool:
+        table = f'"{self.schema}".{name}'
+        asked = " AND ".join(["has_table_privilege(to_regclass(?), ?)"] * len(privileges))
+        values = tuple(value for privilege in privileges for value in (table, privilege))
+        return bool(self.rows(f"SELECT {asked}", values)[0][0])
 
     def appenders(self) -> frozenset[str]:
         """The transactions of others that may have been given event ids and have not ended."""

@@ -144,6 +144,13 @@ class Session(ABC):
         """Whether the side table of this name is there."""
         return True
 
+    def takes_rows(self, name: str) -> bool:
+        """Whether the side table of this name may be asked to take a row.
+
+        Asked where a statement that fails would cost the transaction around it.
+        """
+        return True
+
     def row(self, sql: str, values: Values = ()) -> Row | None:
         """The first row of a read that finds one at most."""
         rows = self.rows(sql, values)

@@ -120,6 +120,7 @@ _EMPTIED = [
     "events",
     "delegations",
     "receipt_chain",
+    "holders",
 ]
 
 

@@ -1,0 +1,80 @@
+"""Holders in Postgres: a side table that no call depends on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from ctrlrun.action import Action, Principal
+from ctrlrun.control import Control
+from ctrlrun.effect import EffectState, Holder
+from ctrlrun.policy import Policy
+from ctrlrun.postgres import PostgresStateStore
+from ctrlrun.state.postgres import ExistingPostgresStore
+from tests.pg.server import rows, run, server_url
+
+POLICY = Policy.from_yaml(
+    'schema: ctrlrun.policy/v2\nactions:\n  pay:\n    effect: "pay:{id}"\n    decision: allow\n'
+)
+
+
+def pay(store: PostgresStateStore) -> None:
+    """One protected call."""
+    action = Action("pay", {"id": "1"}, Principal("agent"))
+    Control(POLICY, store).execute(action, lambda: {"id": "re_1"}, "pay:1")
+
+
+def test_a_call_writes_down_who_makes_it(schema: str) -> None:
+    store = PostgresStateStore(server_url(), schema=schema)
+    pay(store)
+    record = store.get_effect("pay:1")
+    holder = store.get_holder("pay:1", 1)
+    store.close()
+    assert record is not None and holder is not None
+    assert holder.action_id == record.action_id
+
+
+def test_without_the_table_calls_go_on_and_nobody_is_named(schema: str) -> None:
+    PostgresStateStore(server_url(), schema=schema).close()
+    run(
+        schema,
+        "DROP TABLE {s}.holders",
+        "DELETE FROM {s}.schema_extensions WHERE extension_id = 'x30_holders'",
+    )
+    store = ExistingPostgresStore(server_url(), schema=schema, extend=False)
+    pay(store)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    store.put_holder(Holder("k", "a", 1, "host", 1, "", "t", None, now))
+    store.see_holder("k", "a", 1, now)
+    record = store.get_effect("pay:1")
+    assert record is not None and record.state is EffectState.COMMITTED
+    assert store.get_holder("pay:1", 1) is None
+    store.close()
+    assert rows(schema, "SELECT to_regclass('{s}.holders')") == [(None,)]
+
+
+@pytest.mark.parametrize("granted", ["", "SELECT"])
+def test_a_role_that_may_not_write_the_table_acts_all_the_same(schema: str, granted: str) -> None:
+    PostgresStateStore(server_url(), schema=schema).close()
+    role = f"r_{schema}"
+    run(
+        schema,
+        f"CREATE ROLE {role}",
+        f"GRANT USAGE ON SCHEMA {{s}} TO {role}",
+        f"GRANT ALL ON ALL TABLES IN SCHEMA {{s}} TO {role}",
+        f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {{s}} TO {role}",
+        f"REVOKE ALL ON {{s}}.holders FROM {role}",
+        *([f"GRANT {granted} ON {{s}}.holders TO {role}"] if granted else []),
+    )
+    url = server_url()
+    url = f"{url}{'&' if '?' in url else '?'}options=-c%20role%3D{role}"
+    try:
+        store = PostgresStateStore(url, schema=schema)
+        pay(store)
+        assert store.get_holder("pay:1", 1) is None
+        record = store.get_effect("pay:1")
+        store.close()
+    finally:
+        run(schema, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+    assert record is not None and record.state is EffectState.COMMITTED
