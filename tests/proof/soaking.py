@@ -18,7 +18,8 @@ from tests.proof import faults
 from tests.proof.campaign import Campaign, Tally
 from tests.proof.roles import Task
 
-_CONTROL_S = 12.0
+_CONTROL_S = 8.0
+_PLANTED = 3
 _LONG_LEASE_S = 4.0
 _SHORT_LEASE_S = 1.0
 
@@ -40,9 +41,13 @@ def soak(
         lease=lease,
         planted=planted,
     )
-    campaign = Campaign(task, urls=[store], processes=processes)
-    campaign.work(seconds, kill_every=kill)
-    return campaign.end()
+    with Campaign(task, urls=[store], processes=processes) as campaign:
+        campaign.work(
+            seconds,
+            kill_every=kill,
+            enough=lambda: not planted or campaign.planted() >= _PLANTED,
+        )
+        return campaign.end()
 
 
 def beside(store: str, number: int, folder: Path) -> str:
