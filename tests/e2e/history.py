@@ -33,6 +33,8 @@ _TYPES = (
     "EXECUTION_COMMITTED",
     "EXECUTION_FAILED",
     "EXECUTION_AMBIGUOUS",
+    "RECONCILIATION_STARTED",
+    "RECONCILIATION_RESOLVED",
     "EFFECT_RESOLVED",
 )
 _ENDS = {
@@ -74,6 +76,8 @@ class _Attempt:
     freed: str | None = None
     """Who said that it did nothing."""
     done: bool = False
+    asking: bool = False
+    """Its hook was called and never answered: the process ended there, before its receipt."""
     acts: int = 0
 
 
@@ -168,6 +172,10 @@ def _follow(event: Event, tried: list[_Attempt], found: list[str]) -> None:
         tried.append(_Attempt(number, event.action_id))
         return
     own = next((one for one in reversed(tried) if one.action_id == event.action_id), None)
+    if event.type in (EventType.RECONCILIATION_STARTED, EventType.RECONCILIATION_RESOLVED):
+        if own is not None:  # else a contender asks, whose call has no outcome to tell
+            own.asking = event.type == EventType.RECONCILIATION_STARTED
+        return
     if event.type == EventType.EFFECT_RESOLVED and event.data["resolved_by"] == "reconcile":
         own = last  # the hook belongs to the call that asked, the answer to the record
     if own is None:
@@ -261,5 +269,5 @@ def _judge_receipts(
             found.append(f"{key} ended {attempt.ends} in attempt {attempt.number}")
         for end in set(attempt.ends):
             place = (key, attempt.action_id, attempt.number, end)
-            if receipts.pop(place, 0) not in ((0, 1) if may_lack else (1,)):
+            if receipts.pop(place, 0) not in ((0, 1) if may_lack or attempt.asking else (1,)):
                 found.append(f"{key} is {end} in attempt {attempt.number} without one receipt")
