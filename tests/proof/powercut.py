@@ -26,13 +26,14 @@ class Tally:
     cuts: int = 0
     acted: int = 0
     lost: int = 0
+    logged: int = 0
     twice: int = 0
     faults: list[str] = field(default_factory=list)
 
 
-def _work(store: SQLiteStateStore, acted: list[str], *, first: int = 0) -> None:
+def _work(store: SQLiteStateStore, acted: list[str]) -> None:
     control = Control(POLICY, store)
-    for number in range(first, first + 4):
+    for number in range(8):
         key = f"k{number}"
         amount = 1000 if number % 2 else 100
         action = Action("pay", {"key": key, "amount": amount}, Principal("a"))
@@ -48,7 +49,7 @@ def _work(store: SQLiteStateStore, acted: list[str], *, first: int = 0) -> None:
 @contextlib.contextmanager
 def _store(path: Path, disk: Disk, durability: str | None) -> Iterator[SQLiteStateStore]:
     class Cut(SQLiteStateStore):
-        connector = staticmethod(lambda uri: Connection(uri, disk.vfs_name))  # type: ignore[assignment]
+        connector = staticmethod(lambda uri: Connection(uri, disk.name))  # type: ignore[assignment]
 
     store = Cut(path, durability=durability)
     try:
@@ -65,7 +66,6 @@ def cut_once(folder: Path, seed: int, cut: int, durability: str | None, tally: T
     if seed % 5:  # else the cut may hit the very first open
         SQLiteStateStore(path).close()
     disk = Disk(f"cut{seed}-{durability}", cut)
-    disk.vfs_name = disk_name = f"cut{seed}-{durability}"  # type: ignore[attr-defined]
     acted: list[str] = []
     with contextlib.suppress(sqlite3.Error, CTRLRunError, OSError):
         with _store(path, disk, durability) as store:
@@ -78,8 +78,8 @@ def cut_once(folder: Path, seed: int, cut: int, durability: str | None, tally: T
         # A built file was synced and linked to its name before calls are made.
         if Path(name).name.startswith(path.name) and not name.endswith("-shm"):
             (after / Path(name).name).write_bytes(data)
-    del disk_name
     tally.cuts += hit
+    tally.logged += disk.logged
     tally.acted += len(acted)
     try:
         _judge(after / path.name, acted, tally)

@@ -35,6 +35,8 @@ class Disk(apsw.VFS):
     def __init__(self, name: str, cut: int) -> None:
         self.cut = cut
         self.steps = 0
+        self.name = name
+        self.logged = False
         self.synced: dict[str, bytearray] = {}
         self.loose: dict[str, list[Change]] = {}
         super().__init__(name, "")
@@ -43,7 +45,7 @@ class Disk(apsw.VFS):
     def dead(self) -> bool:
         return self.steps >= self.cut
 
-    def xOpen(self, name: Any, flags: list[int]) -> File:  # noqa: N802
+    def xOpen(self, name: Any, flags: list[int]) -> File:
         path = name.filename() if isinstance(name, apsw.URIFilename) else str(name)
         if path not in self.synced:
             there = Path(path)
@@ -51,7 +53,7 @@ class Disk(apsw.VFS):
             self.loose[path] = []
         return File(self, path, name, flags)
 
-    def xDelete(self, name: str, syncdir: bool) -> None:  # noqa: N802, FBT001
+    def xDelete(self, name: str, syncdir: bool) -> None:
         if self.dead:
             raise apsw.IOError("the power is out")
         super().xDelete(name, syncdir)
@@ -87,17 +89,18 @@ class File(apsw.VFSFile):
             raise apsw.IOError("the power is out")
         self.disk.steps += 1
 
-    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802
-        self.disk.loose[self.path].append(Change(offset, bytes(data)))
+    def xWrite(self, data: bytes, offset: int) -> None:
         self._step()
+        self.disk.loose[self.path].append(Change(offset, bytes(data)))
+        self.disk.logged |= self.path.endswith("-wal")
         super().xWrite(data, offset)
 
-    def xTruncate(self, size: int) -> None:  # noqa: N802
+    def xTruncate(self, size: int) -> None:
         self._step()
         self.disk.loose[self.path].append(Change(size, None))
         super().xTruncate(size)
 
-    def xSync(self, flags: int) -> None:  # noqa: N802
+    def xSync(self, flags: int) -> None:
         self._step()
         if self.disk.dead:
             raise apsw.IOError("the power is out")
@@ -107,8 +110,7 @@ class File(apsw.VFSFile):
 
 
 def _translated(error: apsw.Error) -> sqlite3.Error:
-    kind = sqlite3.OperationalError
-    said: sqlite3.DatabaseError = kind(str(error))
+    said: sqlite3.DatabaseError = sqlite3.OperationalError(str(error))
     if isinstance(error, apsw.ConstraintError):
         said = sqlite3.IntegrityError(str(error))
     said.sqlite_errorcode = getattr(error, "extendedresult", 1)
