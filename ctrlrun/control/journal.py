@@ -29,7 +29,11 @@ class Written(Generic[T]):
 
 
 class Ledger:
-    """The events and receipts of one run of one unit, in order."""
+    """The events and receipts of one run of one unit, in order.
+
+    Events wait for `flush` (or a receipt, which comes after them) and go to the store together: one
+    transaction holds them all, so that nobody can see the difference.
+    """
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class Ledger:
         self._effect_key = effect_key
         self._hear = hear
         self._receipts = receipts
+        self._pending: list[Event] = []
 
     def now(self) -> datetime:
         """The time of this step."""
@@ -66,12 +71,27 @@ class Ledger:
             Event(kind, self._action_id, self._clock(), data or {}, self._effect_key, approval_id)
         )
 
-    def append(self, event: Event) -> None:
-        """Append an event that was stamped before."""
-        self._keep(self.store.append_event(event))
+    def append(self, *events: Event) -> None:
+        """Append events that were stamped before."""
+        self._pending += events
+        if self._hear is not None:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand the store what it was not handed yet."""
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, []
+        together = getattr(self.store, "append_events", None)
+        if together is not None and self._hear is None:
+            self.written += together(pending)
+            return
+        for event in pending:
+            self._keep(self.store.append_event(event))
 
     def receipt(self, receipt: Receipt) -> Receipt:
         """Chain and store a receipt; in the run that does without, hand it back as it is."""
+        self.flush()
         self.receipt_reached = True
         if not self._receipts:
             return receipt
@@ -178,8 +198,7 @@ class Journal:
 
     def append_waiting(self, ledger: Ledger) -> None:
         """Append the waiting events; they stay waiting until the unit has committed."""
-        for event in self._waiting:
-            ledger.append(event)
+        ledger.append(*self._waiting)
 
     def _committed(self, ledger: Ledger) -> None:
         self._waiting.clear()
@@ -208,6 +227,7 @@ class _Attempt:
         self.ledger = self._journal.ledger(receipts=self._receipts)
         self._journal.append_waiting(self.ledger)
         result = self._work(self.ledger)
+        self.ledger.flush()
         if self._instead_of is not None and not self.ledger.receipt_reached:
             # The store moved in between and the work took another path, perhaps one that starts
             # the executor. The call has failed already: nothing of that path may stay.

@@ -8,6 +8,7 @@ pass does not know goes the long way, which also words every refusal.
 from __future__ import annotations
 
 from json.encoder import encode_basestring as quoted
+from operator import itemgetter
 from typing import Any
 
 from ctrlrun.canonical import (
@@ -48,8 +49,9 @@ _KEYS = (
     "policy_version",
     "controls",
 )
-_NAMES = tuple(f'"{key}":' for key in _KEYS)
-_SORTED = sorted(range(len(_KEYS)), key=_KEYS.__getitem__)
+_STORED = "{" + ",".join(f'"{key}":%s' for key in _KEYS) + "}"
+_CANONICAL = "{" + ",".join(f'"{key}":%s' for key in sorted(_KEYS)) + "}"
+_in_order = itemgetter(*sorted(range(len(_KEYS)), key=_KEYS.__getitem__))
 _PRINCIPAL = _KEYS.index("principal")
 _ARGUMENTS = _KEYS.index("arguments")
 _WOULD_HAVE = _KEYS.index("would_have")
@@ -87,35 +89,25 @@ def _quickly(values: list[Any]) -> tuple[str, str] | None:
         return None
     for index in nested:
         values[index] = None
-    pieces = []
-    for name, value in zip(_NAMES, values, strict=True):
-        if type(value) is str:
-            pieces.append(name + quoted(value))
-        elif value is None:
-            pieces.append(name + "null")
-        elif type(value) is int and -_SMALL < value < _SMALL:
-            pieces.append(f"{name}{value}")
-        else:
-            return None
+    pieces = [
+        quoted(value) if type(value) is str else "null" if value is None else _number(value)
+        for value in values
+    ]
+    if "" in pieces:
+        return None
     stored = pieces.copy()
     for index, value in nested.items():
-        text = json_text(value)
-        pieces[index] = _NAMES[index] + text
-        stored[index] = _NAMES[index] + (text if _is_sorted(value) else _stored_text(value))
-    canonical = f"{{{','.join([pieces[index] for index in _SORTED])}}}"
+        pieces[index] = json_text(value)
+        stored[index] = _stored_text(value)
+    canonical = _CANONICAL % _in_order(pieces)
     if not canonical.isascii() and has_surrogate(canonical):
         return None
-    return canonical, f"{{{','.join(stored)}}}"
+    return canonical, _STORED % tuple(stored)
 
 
-def _is_sorted(value: Any) -> bool:
-    """Whether a value is certain to have one text: no containers in it, its keys in order."""
-    if type(value) is dict:
-        names = list(value)
-        return names == sorted(names) and not any(
-            type(item) in (dict, list) for item in value.values()
-        )
-    return type(value) is list and not value
+def _number(value: Any) -> str:
+    """An integer that every reader of JSON reads as it is; nothing for any other value."""
+    return str(value) if type(value) is int and -_SMALL < value < _SMALL else ""
 
 
 def _nested(values: list[Any]) -> dict[int, Any] | None:
