@@ -1,6 +1,6 @@
 """An agent as a user writes it, which makes the same calls each time it is started.
 
-    CTRLRUN_CONFIG=… CTRLRUN_STATE=… python -m tests.proof.fuse_agent ACTS CALLS REFUSES
+    CTRLRUN_CONFIG=… CTRLRUN_STATE=… python -m tests.proof.fuse_agent ACTS CALLS [refuses]
 
 It begins when it is told so on its standard input, and prints how its calls ended.
 """
@@ -28,6 +28,11 @@ actions:
 """
 
 
+def effect_key(order: str) -> str:
+    """What is to happen at most once."""
+    return f"pay:{order}"
+
+
 def work(acts: Path, calls: int, *, refuses: bool) -> Counter[str]:
     """Pay each order once: of ten, one needs an approval, one loses its reply, one is refused."""
     remote = Remote(acts)
@@ -37,7 +42,7 @@ def work(acts: Path, calls: int, *, refuses: bool) -> Counter[str]:
     def pay(order: str, amount: int) -> str:
         if refuses and order.endswith("7"):
             raise ctrlrun.NotExecuted("refused by the remote")
-        remote.act(f"pay:{order}", ctrlrun.attempt_key(), approved=amount > 500)
+        remote.act(effect_key(order), ctrlrun.attempt_key(), approved=amount > 500)
         if order.endswith("3"):
             raise TimeoutError("the reply was lost")
         return "paid"
@@ -61,10 +66,10 @@ def work(acts: Path, calls: int, *, refuses: bool) -> Counter[str]:
     return ends
 
 
-def main(acts: str, calls: str, refuses: str) -> None:
+def main(acts: str, calls: str, refuses: str = "") -> None:
     """Wait for the word, work, and say how it went."""
     sys.stdin.readline()
-    print(json.dumps(work(Path(acts), int(calls), refuses=refuses == "refuses")), flush=True)
+    print(json.dumps(work(Path(acts), int(calls), refuses=bool(refuses))), flush=True)
 
 
 if __name__ == "__main__":

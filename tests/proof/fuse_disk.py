@@ -2,7 +2,7 @@
 
     python -m tests.proof.fuse_disk TASK_AS_JSON
 
-It says `ready` once it is mounted. At step `cut` it kills the process that works in it, which sees
+It says `ready` once it is mounted. At step `cut` it kills the processes that work in it, which see
 no answer any more, and fails from there on. When it was unmounted it puts what is left at `after`,
 and prints a line of JSON.
 """
@@ -42,12 +42,14 @@ class Task:
     """A folder with what the disk holds."""
     after: str
     """Where to put what it holds after the cut; not there yet."""
-    victim: int
-    """The process to kill."""
+    victims: tuple[int, ...]
+    """The processes to kill."""
     seed: int
     cut: int = sys.maxsize
-    syncs: bool = True
-    """Whether it does what it says when it is asked to sync."""
+    syncs_content: bool = True
+    """Whether it does so when it is asked to sync a file."""
+    syncs_names: bool = True
+    """Whether it does so when it is asked to sync a folder."""
     links: bool = True
     """Whether it has hard links."""
 
@@ -121,13 +123,15 @@ class ForgetfulDisk(mfusepy.Operations):  # type: ignore[misc]
             change()
             return
         self.dead = True
-        os.kill(self.task.victim, signal.SIGKILL)
+        for victim in self.task.victims:
+            os.kill(victim, signal.SIGKILL)
         if self.choices.random() < 0.5:
             change()
         raise mfusepy.FuseOSError(errno.EIO)
 
     def _sync(self, path: str, node: Node) -> None:
-        self._step(path, node.sync if self.task.syncs else lambda: None)
+        is_honest = self.task.syncs_content if isinstance(node, File) else self.task.syncs_names
+        self._step(path, node.sync if is_honest else lambda: None)
 
     def _rename(self, path: str, folder: Folder, change: dict[str, Node | None]) -> None:
         self._step(path, lambda: folder.change(change))
