@@ -24,7 +24,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import mfusepy
+import mfusepy  # type: ignore[import-untyped]
 
 from tests.proof.platter import Change, File, Folder, Node, read, write_survivors
 

@@ -60,6 +60,28 @@ class Life:
     syncs_names: bool = True
 
 
+@dataclass(slots=True)
+class Tally:
+    """What some lives came to."""
+
+    lives: int = 0
+    cuts: int = 0
+    """While agents were at work."""
+    unborn: int = 0
+    """Of those, cuts that left no store, or one that is not whole."""
+    acts: int = 0
+    lost: int = 0
+    """Keys that were acted on and that the store knew nothing of after a cut."""
+    twice: int = 0
+    """Keys that were acted on more than once."""
+    unknown: int = 0
+    """Keys that nobody acted on, and that the store holds to be unknown."""
+    steps: int = 0
+    """Changes and syncs of the disk."""
+    ends: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+
+
 def lives(cuts: int, *, calls: int = CALLS, first: int = 1) -> Iterator[Life]:
     """Lives with so many cuts, of the seeds from `first` on.
 
@@ -84,25 +106,14 @@ def lives(cuts: int, *, calls: int = CALLS, first: int = 1) -> Iterator[Life]:
         yield Life(seed, tuple(drawn), calls=calls, agents=agents, links=links)
 
 
-@dataclass(slots=True)
-class Tally:
-    """What some lives came to."""
-
-    lives: int = 0
-    cuts: int = 0
-    """While agents were at work."""
-    unborn: int = 0
-    """Of those, cuts that left no store, or one that is not whole."""
-    acts: int = 0
-    lost: int = 0
-    """Keys that were acted on and that the store knew nothing of after a cut."""
-    twice: int = 0
-    """Keys that were acted on more than once."""
-    unknown: int = 0
-    """Keys that nobody acted on, and that the store holds to be unknown."""
-    steps: list[int] = field(default_factory=list)
-    ends: Counter[str] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
+def openings(steps: int, *, calls: int = 5) -> Iterator[Life]:
+    """Lives that are cut at each of the first steps: with one agent, with two, without links."""
+    for cut in range(1, steps + 1):
+        yield Life(cut, (cut,), calls=calls)
+        yield Life(cut, (cut,), calls=calls, agents=2)
+        # There it takes so many more steps.
+        without_links = cut * _STEPS_WITHOUT_LINKS // _STEPS_OF_OPENING
+        yield Life(cut, (without_links,), calls=calls, links=False)
 
 
 def lacking() -> str | None:
@@ -135,15 +146,15 @@ def live(life: Life, home: Path, tally: Tally) -> None:
                 syncs_content=life.syncs_content,
                 syncs_names=life.syncs_names,
             )
-            with _disk(task) as disk:
+            with _disk(task) as said:
                 failed = _worked(agents, tally)
-        said = json.loads(disk.communicate(timeout=_PATIENCE_S)[0])
-        tally.cuts += said["cut"]
-        tally.steps.append(said["steps"])
-        found = failed or _judged(
-            life, after / STATE, home / "acts", tally, was_cut=said["cut"]
-        )
+        was_cut = bool(said["cut"])
+        tally.cuts += was_cut
+        tally.steps += said["steps"]
+        found = failed or _judged(life, after / STATE, home / "acts", tally, was_cut=was_cut)
         tally.violations += [f"seed {life.seed}, start {number}: {what}" for what in found]
+        if not found:
+            shutil.rmtree(before)
     _count(life, after / STATE, home / "acts", tally)
 
 
@@ -183,22 +194,39 @@ def _agents(life: Life, home: Path, *, refuses: bool) -> Iterator[list[Process]]
 
 
 @contextlib.contextmanager
-def _disk(task: Task) -> Iterator[Process]:
-    """The disk, mounted; whatever happens, nothing is mounted behind the block."""
-    disk = subprocess.Popen(
+def _disk(task: Task) -> Iterator[dict[str, int]]:
+    """The disk, mounted inside the block; behind it, what it has to say is in what was given."""
+    said: dict[str, int] = {}
+    with subprocess.Popen(
         task.command(), cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert disk.stdout is not None and disk.stderr is not None
-    try:
-        if disk.stdout.readline() != "ready\n":
-            raise MountRefusedError(disk.stderr.read().strip())
-        yield disk
-    except BaseException:
-        disk.terminate()
-        raise
-    finally:
-        # Lazily, and anew for the next start: no page of before is read after.
-        subprocess.run([str(_fusermount()), "-u", "-z", "-q", task.mount], check=False)
+    ) as disk:
+        assert disk.stdout is not None
+        try:
+            if disk.stdout.readline() != "ready\n":
+                raise _refusal(disk.communicate(timeout=_PATIENCE_S)[1])
+            yield said
+        except BaseException:
+            _unmount(task.mount)
+            disk.kill()
+            raise
+        _unmount(task.mount)
+        told, errors = disk.communicate(timeout=_PATIENCE_S)
+    if errors:
+        raise AssertionError(f"the disk failed:\n{errors[-3000:]}")
+    said.update(json.loads(told))
+
+
+def _refusal(errors: str) -> Exception:
+    """What kept the disk from being mounted: the system, or a fault of ours."""
+    for line in errors.splitlines():
+        if line.startswith(("fuse: ", "fusermount")):
+            return MountRefusedError(line)
+    return AssertionError(f"the disk failed:\n{errors[-3000:]}")
+
+
+def _unmount(mount: str) -> None:
+    # Lazily, and mounted anew for the next start: no page of before is read after.
+    subprocess.run([str(_fusermount()), "-u", "-z", "-q", mount], check=False, capture_output=True)
 
 
 def _fusermount() -> str | None:
