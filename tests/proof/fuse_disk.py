@@ -9,6 +9,7 @@ and prints a line of JSON.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -43,7 +44,7 @@ class Task:
     after: str
     """Where to put what it holds after the cut; not there yet."""
     victims: tuple[int, ...]
-    """The processes to kill."""
+    """The processes to kill; whoever started them has not waited for them yet."""
     seed: int
     cut: int = sys.maxsize
     syncs_content: bool = True
@@ -69,6 +70,8 @@ class ForgetfulDisk(mfusepy.Operations):  # type: ignore[misc]
         self.root = read(Path(task.before))
         self.steps = 0
         self.dead = False
+        # Not by their numbers: one that ends before the cut may leave its number to somebody else.
+        self._victims = [os.pidfd_open(pid) for pid in task.victims]
         self._handles = count(1)
         self._open: dict[int, Node] = {}
         self._hidden: dict[str, Node] = {}
@@ -123,8 +126,9 @@ class ForgetfulDisk(mfusepy.Operations):  # type: ignore[misc]
             change()
             return
         self.dead = True
-        for victim in self.task.victims:
-            os.kill(victim, signal.SIGKILL)
+        for victim in self._victims:
+            with contextlib.suppress(ProcessLookupError):  # it was done
+                signal.pidfd_send_signal(victim, signal.SIGKILL)
         if self.choices.random() < 0.5:
             change()
         raise mfusepy.FuseOSError(errno.EIO)

@@ -11,6 +11,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -128,36 +129,49 @@ def lacking() -> str | None:
 
 
 def live(life: Life, home: Path, tally: Tally) -> None:
-    """Live it, in a folder that is not there yet, and add what it came to."""
+    """Live it, in a folder that is not there yet, and add what it came to.
+
+    Raises MountRefusedError where nobody may mount.
+    """
     (home / "mount").mkdir(parents=True)
     (home / "disk-0").mkdir()
     (home / "ctrlrun.yaml").write_text(POLICY)
-    choices = random.Random(life.seed)
+    seeds = random.Random(life.seed)
     tally.lives += 1
     for number, cut in enumerate((*life.cuts, sys.maxsize)):
-        before, after = home / f"disk-{number}", home / f"disk-{number + 1}"
-        with _agents(life, home, refuses=number == 0) as agents:
-            task = Task(
-                mount=str(home / "mount"),
-                before=str(before),
-                after=str(after),
-                victims=tuple(agent.pid for agent in agents),
-                seed=choices.getrandbits(32),
-                cut=cut,
-                links=life.links,
-                syncs_content=life.syncs_content,
-                syncs_names=life.syncs_names,
-            )
-            with _disk(task) as said:
-                failed = _worked(agents, tally)
-        was_cut = bool(said["cut"])
-        tally.cuts += was_cut
-        tally.steps += said["steps"]
-        found = failed or _judged(life, after / STATE, home / "acts", tally, was_cut=was_cut)
+        found = _start(life, home, number, (cut, seeds.getrandbits(32)), tally)
         tally.violations += [f"seed {life.seed}, start {number}: {what}" for what in found]
         if not found:
-            shutil.rmtree(before)
-    _count(life, after / STATE, home / "acts", tally)
+            shutil.rmtree(home / f"disk-{number}")
+    _count(life, home / f"disk-{len(life.cuts) + 1}" / STATE, home / "acts", tally)
+
+
+def _start(life: Life, home: Path, number: int, drawn: tuple[int, int], tally: Tally) -> list[str]:
+    """Start the agents, until they are done or the power goes; what is wrong then."""
+    after = home / f"disk-{number + 1}"
+    with _agents(life, home, refuses=number == 0) as agents:
+        task = Task(
+            mount=str(home / "mount"),
+            before=str(home / f"disk-{number}"),
+            after=str(after),
+            victims=tuple(agent.pid for agent in agents),
+            cut=drawn[0],
+            seed=drawn[1],
+            links=life.links,
+            syncs_content=life.syncs_content,
+            syncs_names=life.syncs_names,
+        )
+        with _disk(task) as said:
+            errors = _worked(agents, tally)
+    was_cut = bool(said["cut"])
+    tally.cuts += was_cut
+    tally.steps += said["steps"]
+    failed = [
+        f"an agent ended with {agent.returncode}: {error[-3000:]}"
+        for agent, error in zip(agents, errors, strict=True)
+        if agent.returncode and not (was_cut and agent.returncode == -signal.SIGKILL)
+    ]
+    return failed + _judged(life, after / STATE, home / "acts", tally, was_cut=was_cut)
 
 
 # --- processes -----------------------------------------------------------------------------------
@@ -166,15 +180,13 @@ def live(life: Life, home: Path, tally: Tally) -> None:
 @contextlib.contextmanager
 def _agents(life: Life, home: Path, *, refuses: bool) -> Iterator[list[Process]]:
     """Agents that wait for the word."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("CTRLRUN_")}
     settings = {
-        **kept,
-        "CTRLRUN_CONFIG": str(home / "ctrlrun.yaml"),
-        "CTRLRUN_STATE": str(home / "mount" / STATE),
-        "CTRLRUN_DURABILITY": life.durability or "full",
+        name: value for name, value in os.environ.items() if not name.startswith("CTRLRUN_")
     }
-    if life.durability is None:
-        del settings["CTRLRUN_DURABILITY"]
+    settings["CTRLRUN_CONFIG"] = str(home / "ctrlrun.yaml")
+    settings["CTRLRUN_STATE"] = str(home / "mount" / STATE)
+    if life.durability is not None:
+        settings["CTRLRUN_DURABILITY"] = life.durability
     program = [sys.executable, "-m", "tests.proof.fuse_agent", str(home / "acts"), str(life.calls)]
     program += ["refuses"] if refuses else []
     with contextlib.ExitStack() as stack:
@@ -236,19 +248,19 @@ def _fusermount() -> str | None:
 
 
 def _worked(agents: list[Process], tally: Tally) -> list[str]:
-    """Let the agents work until they are done or without power; what went wrong."""
+    """Let the agents work until they are done or without power; what each said was wrong."""
     for agent in agents:
         assert agent.stdin is not None
-        agent.stdin.write("go\n")
-        agent.stdin.flush()
-    failed = []
+        with contextlib.suppress(BrokenPipeError):  # it failed already, and will be heard
+            agent.stdin.write("go\n")
+            agent.stdin.flush()
+    errors = []
     for agent in agents:
         said, error = agent.communicate(timeout=_PATIENCE_S)
+        errors.append(error)
         if agent.returncode == 0:
             tally.ends.update(json.loads(said))
-        elif agent.returncode != -9:
-            failed.append(f"an agent failed: {error[-3000:]}")
-    return failed
+    return errors
 
 
 # --- judging -------------------------------------------------------------------------------------
