@@ -1,13 +1,12 @@
-"""The two texts of a receipt's document, written in one pass: canonical to hash, and as stored.
+"""The two texts of a receipt's document: canonical to hash, and as stored.
 
-A receipt is linked inside the second transaction of every protected call. Walking and encoding its
-document twice was a third of that call's own time; here each value becomes text once. What this
-pass does not know goes the long way, which also words every refusal.
+A receipt is linked inside the second transaction of every protected call. Walking its document was
+a third of that call's own time; here the values that can only be plain are not walked. What this
+way does not know goes the long one, which also words every refusal.
 """
 
 from __future__ import annotations
 
-from json.encoder import encode_basestring as quoted
 from operator import itemgetter
 from typing import Any
 
@@ -49,14 +48,11 @@ _KEYS = (
     "policy_version",
     "controls",
 )
-_STORED = "{" + ",".join(f'"{key}":%s' for key in _KEYS) + "}"
-_CANONICAL = "{" + ",".join(f'"{key}":%s' for key in sorted(_KEYS)) + "}"
-_in_order = itemgetter(*sorted(range(len(_KEYS)), key=_KEYS.__getitem__))
-_PRINCIPAL = _KEYS.index("principal")
-_ARGUMENTS = _KEYS.index("arguments")
-_WOULD_HAVE = _KEYS.index("would_have")
-_CONTROLS = _KEYS.index("controls")
-_SMALL = 2**63
+_TEXTS = tuple(
+    key for key in _KEYS if key not in ("principal", "arguments", "would_have", "controls")
+)
+_texts_of = itemgetter(*_TEXTS)
+_PLAIN = frozenset({str, int, type(None)})
 _DEPTH = MAX_DEPTH + 20
 
 _stored_text = compact_encoder(sort_keys=False)
@@ -74,52 +70,25 @@ def document_texts(document: dict[str, Any]) -> tuple[str, str]:
 
     Raises InvalidArgument for what has no canonical form.
     """
-    if tuple(document) == _KEYS:
-        texts = _quickly(list(document.values()))
-        if texts is not None:
-            return texts
+    if _is_plain(document):
+        try:
+            canonical = json_text(document)
+            if not has_surrogate(canonical):
+                return canonical, _stored_text(document)
+        except ValueError:
+            pass  # an integer that the interpreter does not print
     stored = plain(document, "receipt", max_depth=_DEPTH)
     return encode_plain(stored, "receipt"), _stored_text(stored)
 
 
-def _quickly(values: list[Any]) -> tuple[str, str] | None:
-    """The texts of a document whose keys are `_KEYS`; None when a value is not what is expected."""
-    nested = _nested(values)
-    if nested is None:
-        return None
-    for index in nested:
-        values[index] = None
-    pieces = [
-        quoted(value) if type(value) is str else "null" if value is None else _number(value)
-        for value in values
-    ]
-    if "" in pieces:
-        return None
-    stored = pieces.copy()
-    for index, value in nested.items():
-        pieces[index] = json_text(value)
-        stored[index] = _stored_text(value)
-    canonical = _CANONICAL % _in_order(pieces)
-    if not canonical.isascii() and has_surrogate(canonical):
-        return None
-    return canonical, _STORED % tuple(stored)
+def _is_plain(document: dict[str, Any]) -> bool:
+    """Whether it is a document of ours, of plain values: what is nested in it is made plain here.
 
-
-def _number(value: Any) -> str:
-    """An integer that every reader of JSON reads as it is; nothing for any other value."""
-    return str(value) if type(value) is int and -_SMALL < value < _SMALL else ""
-
-
-def _nested(values: list[Any]) -> dict[int, Any] | None:
-    """The values that are more than a text or a number, as plain ones, by their place."""
-    nested = {
-        # A Principal let nothing in that is not plain.
-        _PRINCIPAL: values[_PRINCIPAL],
-        _ARGUMENTS: plain(values[_ARGUMENTS], "receipt.arguments", max_depth=_DEPTH - 1),
-    }
-    if values[_WOULD_HAVE] is not None:
-        nested[_WOULD_HAVE] = plain(values[_WOULD_HAVE], "receipt.would_have", max_depth=_DEPTH - 1)
-    if any(type(control) is not str for control in values[_CONTROLS]):
-        return None
-    nested[_CONTROLS] = values[_CONTROLS]
-    return nested
+    A Principal let nothing in that is not plain.
+    """
+    if tuple(document) != _KEYS or not _PLAIN.issuperset(map(type, _texts_of(document))):
+        return False
+    for name in ("arguments", "would_have"):
+        if document[name]:
+            document[name] = plain(document[name], f"receipt.{name}", max_depth=_DEPTH - 1)
+    return all(type(control) is str for control in document["controls"])

@@ -278,7 +278,9 @@ def _delegation(row: Row) -> DelegationRecord:
 
 def column_time(moment: datetime) -> str:
     """A time as the columns hold it; InvalidArgument for one without an offset from UTC."""
-    if moment.tzinfo is not UTC and moment.utcoffset() is None:
+    if moment.tzinfo is UTC:
+        return moment.isoformat()
+    if moment.utcoffset() is None:
         raise InvalidArgument(f"{moment.isoformat()} has no offset from UTC")
     return column_timestamp(moment)
 
