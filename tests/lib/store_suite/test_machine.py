@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
-from ctrlrun.control.executing import _why_lost
+from ctrlrun.control import executing
 from ctrlrun.effect import EffectState, Reservation
 from ctrlrun.errors import (
     ActionDenied,
@@ -41,6 +50,9 @@ from tests.lib.store_suite.helpers import (
 from tests.pg.server import server_url
 
 KEYS = st.sampled_from(["k1", "k2"])
+BEGINNINGS = st.sampled_from(["nothing", "executing", "replaced", "lost", "replaced and lost"])
+WHICH = st.integers(0, 1)
+"""Of the keys that are as a rule wants them; taken round."""
 ACTORS = st.sampled_from(["act_a", "act_b"])
 APPROVALS = st.sampled_from(["apr_1", "apr_2"])
 HASH = action().action_hash
@@ -57,6 +69,8 @@ class Held:
     token: str = ""
     rounds: int = 0
     result: int | None = None
+    before: tuple[str, ...] = ()
+    """Who made the attempts before."""
     error: bool = False
     resolver: str | None = None
 
@@ -96,10 +110,17 @@ def open_again(store: UnitStateStore, clock: FakeClock) -> UnitStateStore:
     return SQLiteStateStore(store.path, clock=clock, durability="normal")
 
 
+def some(*states: str) -> Callable[[Calls], bool]:
+    """For a rule that wants an effect in one of these states: whether there is one."""
+    return lambda calls: bool(calls.keys_in(*states))
+
+
 class Calls(RuleBasedStateMachine):
     """Every rule makes a call on both and compares the verdicts; the invariant compares the rest."""
 
     backend = ""
+    seen: Counter[tuple[str, str]]
+    """How often each call had each verdict, in all games."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,6 +136,21 @@ class Calls(RuleBasedStateMachine):
         let_go(self.store)
         self.folder.cleanup()
 
+    def same(self, call: str, verdict: str, expected: str) -> None:
+        """Both say it, and it is counted."""
+        assert verdict == expected
+        self.seen[call, expected] += 1
+
+    def keys_in(self, *states: str) -> list[str]:
+        """The keys whose effect is in one of these states."""
+        return sorted(key for key, held in self.model.effects.items() if held.state in states)
+
+    def aimed(self, which: int, *states: str) -> tuple[str, Held]:
+        """One of them; chance alone seldom meets it at the right moment."""
+        keys = self.keys_in(*states)
+        key = keys[which % len(keys)]
+        return key, self.model.effects[key]
+
     # --- the model's verdicts ----------------------------------------------------------------
 
     def live(self, held: Held) -> bool:
@@ -123,8 +159,9 @@ class Calls(RuleBasedStateMachine):
     def reserve_verdict(self, key: str, actor: str) -> str:
         held = self.model.effects.get(key)
         if held is None or held.state == "failed":
-            attempt = 1 if held is None else held.attempt + 1
-            self.model.effects[key] = Held("reserved", actor, attempt, self.clock.now + LEASE)
+            before = () if held is None else (*held.before, held.owner)
+            until = self.clock.now + LEASE
+            self.model.effects[key] = Held("reserved", actor, len(before) + 1, until, before=before)
             return "ok"
         if held.state == "committed":
             return "committed"
@@ -181,6 +218,18 @@ class Calls(RuleBasedStateMachine):
 
     # --- the calls ---------------------------------------------------------------------------
 
+    @initialize(one=BEGINNINGS, two=BEGINNINGS)
+    def begin_somewhere(self, one: str, two: str) -> None:
+        """Most games begin with calls that are under way: from nothing few get so far."""
+        for key, actor, state in (("k1", "act_a", one), ("k2", "act_b", two)):
+            if state == "nothing":
+                continue
+            self.go_on(key, actor)
+            if state in ("replaced", "replaced and lost"):
+                self.put_in_place(key, "act_b" if actor == "act_a" else "act_a")
+            if state in ("lost", "replaced and lost"):
+                self.lose(key, self.model.effects[key].owner)
+
     @rule(by=st.sampled_from([TICK, SECOND, LEASE - TICK, LEASE, LEASE + TICK]))
     def wait(self, by: object) -> None:
         self.clock.now += by  # type: ignore[operator]
@@ -188,28 +237,30 @@ class Calls(RuleBasedStateMachine):
     @rule(key=KEYS, actor=ACTORS)
     def reserve(self, key: str, actor: str) -> None:
         expected = self.reserve_verdict(key, actor)
-        assert outcome_of(lambda: self.store.reserve_effect(key, actor, LEASE)) == expected
+        self.same(
+            "reserve", outcome_of(lambda: self.store.reserve_effect(key, actor, LEASE)), expected
+        )
 
     @rule(key=KEYS, actor=ACTORS)
     def begin(self, key: str, actor: str) -> None:
         expected = self.move_verdict(key, actor, {"reserved"}, "executing")
-        assert outcome_of(lambda: self.store.begin_execution(key, actor)) == expected
+        self.same("begin", outcome_of(lambda: self.store.begin_execution(key, actor)), expected)
 
     @rule(key=KEYS, actor=ACTORS)
     def commit(self, key: str, actor: str) -> None:
         expected = self.move_verdict(key, actor, {"executing"}, "committed")
-        assert outcome_of(lambda: self.store.commit_effect(key, actor, 1)) == expected
+        self.same("commit", outcome_of(lambda: self.store.commit_effect(key, actor, 1)), expected)
 
     @rule(key=KEYS, actor=ACTORS)
     def fail(self, key: str, actor: str) -> None:
         expected = self.move_verdict(key, actor, {"executing"}, "failed")
-        assert outcome_of(lambda: self.store.fail_effect(key, actor, "no")) == expected
+        self.same("fail", outcome_of(lambda: self.store.fail_effect(key, actor, "no")), expected)
 
     @rule(key=KEYS, actor=ACTORS)
     def lose(self, key: str, actor: str) -> None:
         allowed = {"reserved", "executing", "ambiguous"}
         expected = self.move_verdict(key, actor, allowed, "ambiguous")
-        assert outcome_of(lambda: self.store.mark_ambiguous(key, actor, "?")) == expected
+        self.same("lose", outcome_of(lambda: self.store.mark_ambiguous(key, actor, "?")), expected)
 
     @rule(key=KEYS, state=st.sampled_from(["committed", "failed"]), attempt=st.integers(0, 3))
     def resolve(self, key: str, state: str, attempt: int) -> None:
@@ -223,7 +274,7 @@ class Calls(RuleBasedStateMachine):
                 key, EffectState(state), "cli:ada", attempt=attempt or None
             )
         )
-        assert outcome == expected
+        self.same("resolve", outcome, expected)
 
     @rule(key=KEYS, answer=st.sampled_from(["committed", "failed", "unknown"]))
     def reconcile(self, key: str, answer: str) -> None:
@@ -240,7 +291,7 @@ class Calls(RuleBasedStateMachine):
                 key, EffectState(answer), "reconcile:pay", attempt=asked[0], action_id=asked[1]
             )
         )
-        assert outcome == expected
+        self.same("reconcile", outcome, expected)
 
     @rule(key=KEYS, actor=ACTORS)
     def go_on(self, key: str, actor: str) -> None:
@@ -265,7 +316,74 @@ class Calls(RuleBasedStateMachine):
         elif held.state == "ambiguous" or not self.live(held):
             expected = "lapsed"
         mine_is = Reservation(key, actor, attempt, self.clock.now)
-        assert _why_lost(self.store.get_effect(key), mine_is, self.clock.now) == expected
+        found = executing._why_lost(self.store.get_effect(key), mine_is, self.clock.now)
+        self.same("fence", found or "passes", expected or "passes")
+
+    @precondition(some("executing"))
+    @rule(which=WHICH, by=st.sampled_from([-TICK, 0 * TICK, TICK, LEASE]))
+    def fence_at_its_end(self, which: int, by: timedelta) -> None:
+        """An executor's look when its lease ends: the last moment still is the lease's."""
+        key, held = self.aimed(which, "executing")
+        assert held.ends is not None
+        self.clock.now = max(self.clock.now, held.ends + by)
+        self.fence(key, None, 0)
+
+    @precondition(some("executing"))
+    @rule(which=WHICH)
+    def finish(self, which: int) -> None:
+        """The holder commits, its lease live or not; then somebody asks again."""
+        key, held = self.aimed(which, "executing")
+        self.commit(key, held.owner)
+        self.reserve(key, held.owner)
+
+    @precondition(some("executing"))
+    @rule(which=WHICH, actor=ACTORS, is_lost=st.booleans())
+    def replace(self, which: int, actor: str, is_lost: bool) -> None:
+        """An attempt fails and another stands in its place, of which perhaps nobody knows."""
+        key, _ = self.aimed(which, "executing")
+        self.put_in_place(key, actor)
+        if is_lost:
+            self.lose(key, actor)
+
+    def put_in_place(self, key: str, actor: str) -> None:
+        self.fail(key, self.model.effects[key].owner)
+        self.reserve(key, actor)
+        self.begin(key, actor)
+
+    @precondition(some("executing"))
+    @rule(which=WHICH, verb=st.sampled_from(["commit", "begin", "fail", "lose"]))
+    def come_late(self, which: int, verb: str) -> None:
+        """The maker of an attempt that was replaced, or somebody else, ends what stands there."""
+        key, held = self.aimed(which, "executing")
+        other = "act_b" if held.owner == "act_a" else "act_a"
+        getattr(self, verb)(key, held.before[-1] if held.before else other)
+
+    @precondition(some("ambiguous"))
+    @rule(which=WHICH, state=st.sampled_from(["committed", "failed"]), is_attempt=st.booleans())
+    def resolve_another(self, which: int, state: str, is_attempt: bool) -> None:
+        """An answer about an attempt that is not the one that stands: it moves nothing."""
+        key, held = self.aimed(which, "ambiguous")
+        other = "act_b" if held.owner == "act_a" else "act_a"
+        seen, about = (held.attempt, other), "another call"
+        if is_attempt and held.before:
+            seen, about = (held.attempt - 1, held.before[-1]), "an earlier attempt"
+        elif is_attempt:
+            seen, about = (held.attempt + 1, held.owner), "no attempt"
+        outcome = outcome_of(
+            lambda: self.store.resolve_effect(
+                key, EffectState(state), "cli:ada", attempt=seen[0], action_id=seen[1]
+            )
+        )
+        self.same(f"resolve, about {about}", outcome, "invalid")
+
+    @precondition(some("executing"))
+    @rule(which=WHICH, token=st.sampled_from(["t1", "t2"]))
+    def suspend_and_resume(self, which: int, token: str) -> None:
+        """A call is suspended and resumed, and its token is presented once more."""
+        key, held = self.aimed(which, "executing")
+        self.hold(key, held.owner, token)
+        self.take(token)
+        self.take(token)
 
     @rule()
     def lapse(self) -> None:
@@ -303,7 +421,9 @@ class Calls(RuleBasedStateMachine):
     def extend(self, key: str, actor: str, by: object) -> None:
         until: datetime = self.clock.now + by  # type: ignore[operator]
         expected = self.extend_verdict(key, actor, until)
-        assert outcome_of(lambda: self.store.extend_lease(key, actor, until)) == expected
+        self.same(
+            "extend", outcome_of(lambda: self.store.extend_lease(key, actor, until)), expected
+        )
 
     @rule(key=KEYS, actor=ACTORS, token=st.sampled_from(["t1", "t2"]))
     def hold(self, key: str, actor: str, token: str) -> None:
@@ -318,7 +438,7 @@ class Calls(RuleBasedStateMachine):
             else:
                 before.token, before.rounds = token, before.rounds + 1
         call = lambda: self.store.hold_continuation(action(actor), key, token, until)  # noqa: E731
-        assert outcome_of(call) == expected
+        self.same("hold", outcome_of(call), expected)
 
     @rule(token=st.sampled_from(["t1", "t2", ""]))
     def take(self, token: str) -> None:
@@ -329,7 +449,7 @@ class Calls(RuleBasedStateMachine):
             expected = "ok" if able else "ambiguous"
             if able:
                 holders[0].token = ""
-        assert outcome_of(lambda: self.store.take_continuation(token)) == expected
+        self.same("take", outcome_of(lambda: self.store.take_continuation(token)), expected)
 
     @rule(approval_id=APPROVALS)
     def ask(self, approval_id: str) -> None:
@@ -337,7 +457,7 @@ class Calls(RuleBasedStateMachine):
         expected = "invalid" if approval_id in self.model.approvals else "ok"
         if expected == "ok":
             self.model.approvals[approval_id] = ("pending", asked.expires_at)
-        assert outcome_of(lambda: self.store.put_approval_request(asked)) == expected
+        self.same("ask", outcome_of(lambda: self.store.put_approval_request(asked)), expected)
 
     @rule(approval_id=APPROVALS, is_granted=st.booleans())
     def answer(self, approval_id: str, is_granted: bool) -> None:
@@ -348,7 +468,7 @@ class Calls(RuleBasedStateMachine):
         if expected == "ok":
             self.model.approvals[approval_id] = ("granted" if is_granted else "denied", expires_at)
         verb = self.store.grant_approval if is_granted else self.store.deny_approval
-        assert outcome_of(lambda: verb(approval_id, "cli:ada")) == expected
+        self.same("answer", outcome_of(lambda: verb(approval_id, "cli:ada")), expected)
 
     @rule(approval_id=APPROVALS, key=KEYS, actor=ACTORS)
     def consume_and_reserve(self, approval_id: str, key: str, actor: str) -> None:
@@ -361,7 +481,7 @@ class Calls(RuleBasedStateMachine):
         call = lambda: self.store.consume_approval_and_reserve(  # noqa: E731
             approval_id, HASH, key, actor, LEASE
         )
-        assert outcome_of(call) == expected
+        self.same("consume_and_reserve", outcome_of(call), expected)
 
     @rule(is_failing=st.booleans(), key=KEYS, actor=ACTORS)
     def record(self, is_failing: bool, key: str, actor: str) -> None:
@@ -409,12 +529,25 @@ class Calls(RuleBasedStateMachine):
         assert verify_chain(self.store).verified == self.model.receipts
 
 
+REACHED = (
+    ("fence", "lapsed"),
+    ("resolve, about another call", "invalid"),
+    ("reserve", "committed"),
+    ("hold", "ok"),
+    ("take", "ok"),
+)
+"""What a run has to meet: a machine that never gets there proves nothing about it."""
+
 SHORT = {"memory": 60, "sqlite": 15, "postgres": 6}
 
 
-def play(backend: str, examples: int, steps: int = 40) -> None:
-    """Play that many games of so many calls on a store; an AssertionError says how to play one again."""
-    machine = type(f"{backend}Calls", (Calls,), {"backend": backend})
+def play(backend: str, examples: int, steps: int = 40, **options: Any) -> Counter[tuple[str, str]]:
+    """Play that many games of so many calls on a store; how often each call had each verdict.
+
+    An AssertionError says how to play one again. `options` are of Hypothesis' settings.
+    """
+    seen: Counter[tuple[str, str]] = Counter()
+    machine = type(f"{backend}Calls", (Calls,), {"backend": backend, "seen": seen})
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -422,10 +555,14 @@ def play(backend: str, examples: int, steps: int = 40) -> None:
             stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),
+            **options,
         ),
     )
+    return seen
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_random_calls(backend: str) -> None:
-    play(backend, SHORT[backend])
+    seen = play(backend, SHORT[backend])
+    if backend == "memory":
+        assert [call for call in REACHED if seen[call] == 0] == []
