@@ -238,9 +238,7 @@ class Model:
             self._spend(approval_id)
         return verdict
 
-    def consume_and_reserve(
-        self, approval_id: str, action_hash: str, key: str, actor: str
-    ) -> str:
+    def consume_and_reserve(self, approval_id: str, action_hash: str, key: str, actor: str) -> str:
         verdict = self._usable(approval_id, action_hash)
         if verdict == "ok":
             verdict = self.reserve(key, actor)
