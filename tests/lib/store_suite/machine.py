@@ -99,7 +99,7 @@ class Calls(Compared):
         else:
             self.store.close()
         self.store = self.open_again()
-        self.seen["crash" if is_crash else "reopen", "ok"] += 1
+        self.seen["open after a crash" if is_crash else "open again", "ok"] += 1
 
     @rule(key=KEYS, actor=ACTORS, approval_id=APPROVALS)
     def crash_in_a_unit(self, key: str, actor: str, approval_id: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.lib.store_suite.conftest import BACKENDS
 from tests.lib.store_suite.machine import play
 
-GAMES = {"memory": 100, "sqlite": 40, "postgres": 30}
+GAMES = {"memory": 100, "sqlite": 30, "postgres": 15}
 SEED = 1
 """The games of every run of the tests: what one finds, the next finds again."""
 
