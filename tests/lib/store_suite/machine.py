@@ -31,14 +31,18 @@ WHICH = st.integers(0, 2)
 ACTORS = st.sampled_from(["act_a", "act_b"])
 APPROVALS = st.sampled_from(["apr_1", "apr_2", "apr_3"])
 TOKENS = st.sampled_from(["t1", "t2", "t3"])
+OUTCOMES = st.sampled_from(["committed", "failed", "ambiguous"])
 ENDINGS = st.sampled_from(["failed", "lost", "lapsed"])
 """How an attempt ends so that another may stand in its place."""
 
 LATE = ("commit", "fail", "lose", "extend", "extend far", "hold")
 """What a holder calls, and may call too late."""
 
-REPLACED = 2 * ["replaced"]
-"""What an executor meets seldom, and has to meet: two of the choices."""
+MEANWHILE = st.sampled_from(
+    ["nothing", "its end", "its end passed", "contended", "committed", "failed"]
+)
+"""What becomes of an attempt while its executor is slow; the last two are answers about it."""
+
 HASHES = st.sampled_from([HASH, HASH, OTHER_HASH])
 
 
@@ -200,51 +204,9 @@ class Stories(Calls):
         earlier = self.model.earlier(key)
         return earlier[-1 - which % len(earlier)]
 
-    # --- the stories -------------------------------------------------------------------------------
-
-    @rule(which=WHICH, actor=ACTORS, ending=ENDINGS)
-    def replace(self, which: int, actor: str, ending: str) -> None:
-        """Another attempt, perhaps of the same action, stands where one was."""
-        self.put_in_place(self.under_way(which, actor), actor, ending)
-
-    @rule(which=WHICH, actor=ACTORS, state=st.sampled_from(["committed", "failed", "ambiguous"]))
-    def end(self, which: int, actor: str, state: str) -> None:
-        """An attempt ends, on a live lease or after it; then somebody asks again."""
-        key = self.under_way(which, actor)
-        self.outcome_of(self.model.standing(key), state)
-        self.reserve_at(key, actor)
-
-    @rule(
-        which=WHICH,
-        actor=ACTORS,
-        ending=ENDINGS,
-        state=st.sampled_from(["committed", "failed", "ambiguous"]),
-    )
-    def end_late(self, which: int, actor: str, ending: str, state: str) -> None:
-        """The outcome of an attempt comes when another stands in its place."""
-        self.outcome_of(self.replaced(which, actor, ending), state)
-
-    @rule(which=WHICH, actor=ACTORS, ending=ENDINGS, verb=st.sampled_from(["begin", *LATE]))
-    def call_late(self, which: int, actor: str, ending: str, verb: str) -> None:
-        """A program without the kernel calls the store for an attempt that was replaced."""
-        made = self.replaced(which, actor, ending)
-        self.call_at(verb, made.key, made.owner, "t1")
-
-    @rule(
-        which=WHICH,
-        actor=ACTORS,
-        ending=ENDINGS,
-        meanwhile=st.sampled_from(
-            ["nothing", "its end", "its end passed", "contended", "committed", "failed", *REPLACED]
-        ),
-    )
-    def fence(self, which: int, actor: str, ending: str, meanwhile: str) -> None:
-        """An executor is slow, and looks before it sends."""
-        if meanwhile == "replaced":
-            self.fence_of(self.replaced(which, actor, ending))
-            return
-        key = self.under_way(which, actor)
-        made, held = self.model.standing(key), self.model.effects[key]
+    def happens_to(self, key: str, actor: str, meanwhile: str) -> None:
+        """Let it happen to the attempt that is under way."""
+        held = self.model.effects[key]
         if meanwhile == "its end":
             self.run_out(held, 0 * TICK)
         elif meanwhile != "nothing":
@@ -253,6 +215,47 @@ class Stories(Calls):
             self.reserve_at(key, actor)
         if meanwhile in ("committed", "failed"):
             self.resolve_at(key, meanwhile)
+
+    # --- the stories -------------------------------------------------------------------------------
+
+    @rule(which=WHICH, actor=ACTORS, ending=ENDINGS)
+    def replace(self, which: int, actor: str, ending: str) -> None:
+        """Another attempt, perhaps of the same action, stands where one was."""
+        self.put_in_place(self.under_way(which, actor), actor, ending)
+
+    @rule(which=WHICH, actor=ACTORS, meanwhile=MEANWHILE, state=OUTCOMES)
+    def end(self, which: int, actor: str, meanwhile: str, state: str) -> None:
+        """An executor ends, in time or not; then somebody asks again."""
+        made = self.model.standing(self.under_way(which, actor))
+        self.happens_to(made.key, actor, meanwhile)
+        self.outcome_of(made, state)
+        self.reserve_at(made.key, actor)
+
+    @rule(which=WHICH, actor=ACTORS, ending=ENDINGS, meanwhile=MEANWHILE, state=OUTCOMES)
+    def end_late(self, which: int, actor: str, ending: str, meanwhile: str, state: str) -> None:
+        """An executor ends when another attempt stands in its place."""
+        made = self.replaced(which, actor, ending)
+        self.happens_to(made.key, actor, meanwhile)
+        self.outcome_of(made, state)
+
+    @rule(which=WHICH, actor=ACTORS, ending=ENDINGS, verb=st.sampled_from(["begin", *LATE]))
+    def call_late(self, which: int, actor: str, ending: str, verb: str) -> None:
+        """A program without the kernel calls the store for an attempt that was replaced."""
+        made = self.replaced(which, actor, ending)
+        self.call_at(verb, made.key, made.owner, "t1")
+
+    @rule(which=WHICH, actor=ACTORS, meanwhile=MEANWHILE)
+    def fence(self, which: int, actor: str, meanwhile: str) -> None:
+        """An executor looks before it sends, in time or not."""
+        made = self.model.standing(self.under_way(which, actor))
+        self.happens_to(made.key, actor, meanwhile)
+        self.fence_of(made)
+
+    @rule(which=WHICH, actor=ACTORS, ending=ENDINGS, meanwhile=MEANWHILE)
+    def fence_late(self, which: int, actor: str, ending: str, meanwhile: str) -> None:
+        """An executor looks when another attempt stands in its place."""
+        made = self.replaced(which, actor, ending)
+        self.happens_to(made.key, actor, meanwhile)
         self.fence_of(made)
 
     @rule(

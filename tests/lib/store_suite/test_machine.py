@@ -49,6 +49,7 @@ def not_reached(seen: Counter[tuple[str, str]]) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_random_calls(backend: str) -> None:
     seen = play(backend, GAMES[backend], SEED)
