@@ -208,6 +208,10 @@ class PostgresSession(Session):
                 ) from error
             raise
 
+    def look(self, look: Callable[[Connection], object]) -> None:
+        """Let somebody look at the database outside of a transaction."""
+        self._again(lambda: look(self.connection))
+
     def _again(self, run: Callable[[], T]) -> T:
         """`run`, once more where the connection turns out to be gone: nothing was begun on it."""
         try:
