@@ -148,7 +148,6 @@ class PostgresSession(Session):
         self.active = False
 
     def rollback(self) -> None:
-        self._waiting = None
         try:
             if self.in_transaction:
                 self.connection.execute("ROLLBACK")
