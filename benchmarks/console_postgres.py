@@ -78,7 +78,9 @@ def answer_delays(folder: Path, answers: int) -> list[float]:
             for number in range(answers):
                 terminal.wait_for("waiting 0 ")
                 request = _asked(control, number)
-                terminal.wait_for(request)  # its row is under the cursor
+                terminal.wait_for("waiting 1 ")
+                terminal.press("\x1b[H")  # off the row that was answered, which then leaves
+                terminal.wait_for(request)
                 terminal.press("a")
                 shown = terminal.wait_for("digits of the hash")
                 code = re.findall(r"sha256:\w+…(\w+)", shown)[-1][-4:]
