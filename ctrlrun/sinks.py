@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -80,6 +81,7 @@ class JSONLEventSink:
         self._max_bytes = None if max_bytes is None else _positive(max_bytes, "max_bytes")
         self._keep = _positive(keep, "keep")
         self._torn: set[Path] = set()
+        self._known: dict[Path, tuple[int, int]] = {}
 
     @property
     def directory(self) -> Path:
@@ -107,8 +109,6 @@ class JSONLEventSink:
     def _append(self, path: Path, text: str) -> None:
         # In JSON the escape of a lone surrogate is that surrogate.
         line = text.encode("utf-8", "backslashreplace") + b"\n"
-        if path in self._torn:
-            line = b"\n" + line
         while not self._try_append(path, line):
             pass
         self._torn.discard(path)
@@ -121,14 +121,31 @@ class JSONLEventSink:
                 return False
             if locked and self._is_full(file, len(line)) and _moved(path, self._keep):
                 return False
+            if self._ends_in_part(file, path):
+                line = b"\n" + line
             self._write_whole(file, line, path)
             return True
+
+    def _ends_in_part(self, file: int, path: Path) -> bool:
+        """Whether a line that was torn ends the file: this one must not become a part of it.
+
+        A full disk tore it here, or a power cut under a process before us: a file that is new to
+        us is looked at once.
+        """
+        if path in self._torn:
+            return True
+        status = os.fstat(file)
+        identity = status.st_dev, status.st_ino
+        if self._known.get(path) == identity:
+            return False
+        self._known[path] = identity
+        return stat.S_ISREG(status.st_mode) and _last_byte(path, status.st_size) not in (b"", b"\n")
 
     def _write_whole(self, file: int, line: bytes, path: Path) -> None:
         written = os.write(file, line)
         if written != len(line):
             if written:
-                self._torn.add(path)  # the next line must not become a part of this one
+                self._torn.add(path)
             raise OSError(errno.ENOSPC, "only a part of the line could be written", str(path))
 
     def _is_full(self, file: int, coming: int) -> bool:
@@ -136,6 +153,18 @@ class JSONLEventSink:
             return False
         size = os.fstat(file).st_size
         return size > 0 and size + coming > self._max_bytes
+
+
+def _last_byte(path: Path, size: int) -> bytes:
+    """The last byte of a file of that size; nothing where there is none, or it may not be read."""
+    if not size:
+        return b""
+    try:
+        with path.open("rb") as file:
+            file.seek(size - 1)
+            return file.read(1)
+    except OSError:
+        return b""
 
 
 def _positive(value: object, name: str) -> int:

@@ -179,6 +179,19 @@ def test_a_line_that_was_cut_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
     assert [json.loads(line)["event_id"] for line in others] == [2, 3]
 
 
+@pytest.mark.parametrize("left", [b'{"event_id":1,"ts', "é".encode()[:1], b"\0" * 8])
+def test_a_part_of_a_line_that_others_left_stays_alone(tmp_path: Path, left: bytes) -> None:
+    """As a power cut leaves it: also where the first one to write then is not the first process."""
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b'{"event_id":0}\n' + left)
+    for number in (2, 3):
+        write(JSONLEventSink(tmp_path), number)
+    first, part, *others = path.read_bytes().split(b"\n")
+    assert (first, part) == (b'{"event_id":0}', left)
+    assert [json.loads(line)["event_id"] for line in others[:-1]] == [2, 3]
+    assert others[-1] == b""
+
+
 # --- rotation ------------------------------------------------------------------------------------
 
 
