@@ -93,7 +93,7 @@ def child(kind: str, folder: Path) -> None:
 
 def command(scenario: str, folder: Path) -> list[str]:
     """The program of a scenario, as it is started."""
-    store = ["--store", str(folder / "state.db")]
+    store = ["--store-url", f"sqlite://{folder / 'state.db'}"]
     if scenario == "resolve":
         answer = ["resolve", KEY, "--failed", "--note", "the remote has nothing", *store]
         return [sys.executable, "-m", "ctrlrun", *answer]
