@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+from pathlib import Path
 
 from hypothesis import settings
 
@@ -13,3 +16,17 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 # Here, before any test module is imported, and in each worker: children inherit it too.
 for _name in [name for name in os.environ if name.startswith("CTRLRUN_")]:
     del os.environ[_name]
+
+MEMORY = Path("/dev/shm")
+ROOM = 4 << 30
+"""Bytes that have to be free: three runs are kept."""
+
+# Folders of tests in memory, where there is one to spare: most of what a small store costs is the
+# disk. Nothing here cuts the power; --basetemp and PYTEST_DEBUG_TEMPROOT still say where else.
+if (
+    sys.platform == "linux"
+    and os.path.ismount(MEMORY)
+    and os.access(MEMORY, os.W_OK | os.X_OK)
+    and shutil.disk_usage(MEMORY).free >= ROOM
+):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))

@@ -22,6 +22,7 @@ from ctrlrun.operator.feed_store import StoreRead, StoreTail
 from ctrlrun.operator.feed_watch import FileWatcher, WatchedFile
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state import PagedReader
+from ctrlrun.state.location import open_listener
 
 BATCH = 500
 """The most events, and the most receipts, that one batch brings from the store."""
@@ -147,6 +148,11 @@ class Feed:
         files = [path for path in (store_path, events_path, *documents) if path is not None]
         self._watcher = FileWatcher(files if watch else (), self._stir)
         self._watcher.start()
+        self._listener = None
+        if watch and isinstance(source, ReadingDesk):
+            self._listener = open_listener(source.location, self._stir)
+        if self._listener is not None:
+            self._listener.start()
 
     # --- from any thread -------------------------------------------------------------------------
 
@@ -215,8 +221,10 @@ class Feed:
         )
 
     def close(self) -> None:
-        """Close the reader and the file, and end the watcher."""
+        """Close the reader and the file, and end what wakes it."""
         self.stop()
+        if self._listener is not None:
+            self._listener.close()
         self._watcher.close()
         self._tail.close()
         if self._file is not None:
@@ -228,7 +236,9 @@ class Feed:
             return 0.0
         if self._error is not None and not self._stirred:
             return self._next_try
-        quiet = self._watcher.is_alive and not self._stirred
+        # Files tell nothing of a store that is elsewhere.
+        watches = self._watcher if self._listener is None else self._listener
+        quiet = watches.is_alive and not self._stirred
         return self._polled + (_QUIET_PERIOD_S if quiet else PERIOD_S)
 
     def _read_store(self, *, woken: bool) -> StoreRead | None:

@@ -19,7 +19,8 @@ _HELD_ELSEWHERE = (
     "AND effect_key <> ?"
 )
 _BY_KEY = (
-    "SELECT effect_key, action_id, action_json, rounds FROM continuations WHERE effect_key = ?"
+    "SELECT effect_key, action_id, action_json, rounds, continuation FROM continuations "
+    "WHERE effect_key = ?"
 )
 _ROUNDS = "SELECT rounds FROM continuations WHERE effect_key = ?"
 _HOLD = (
@@ -90,13 +91,15 @@ class ContinuationWrites(ContinuationReads, EffectWrites):
             row = session.row(f"{_BY_KEY}{self._dialect.for_update}", (effect_key,))
             if row is None:  # a key that is no text
                 raise DamagedRow(table="continuations", row_id=str(effect_key))
+            # Taken before the row was locked: spent, whatever became of the attempt since.
+            verdicts.find_token(continuation, [(row[4], effect_key)])
             refusal = verdicts.takeable(record, effect_key, row[1], now)
             if refusal is not None:
                 raise refusal
             assert record is not None
             action = continuation_action_from(row)
             if session.execute(_SPEND, (column_time(now), effect_key, continuation)).rowcount != 1:
-                raise verdicts.unknown_token()  # somebody took it before the row was locked
+                raise verdicts.unknown_token()  # a store whose locks are not held
             return HeldContinuation(action, effect_key, record, _rounds_of(effect_key, row[3]))
 
         return self._write(step)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from ctrlrun.clock import Clock
@@ -21,6 +22,9 @@ from ctrlrun.state.masking import masked, without_passwords
 from ctrlrun.state.protocol import PagedReader, UnitStateStore
 from ctrlrun.state.sqlite import ExistingSQLiteStore, SQLiteReader
 from ctrlrun.state.sqlite_open import applied_steps, check_path
+
+if TYPE_CHECKING:
+    from ctrlrun.state.postgres_listen import Listener
 
 STORE_URL_VARIABLE = "CTRLRUN_STORE_URL"
 STATE_VARIABLE = "CTRLRUN_STATE"
@@ -104,6 +108,18 @@ def open_reader(location: StoreLocation, *, clock: Clock) -> PagedReader:
 
     with _reaching(location):
         return PostgresReader(location.url, clock=clock, schema=location.schema)
+
+
+def open_listener(location: StoreLocation, heard: Callable[[], None]) -> Listener | None:
+    """What calls `heard`, in a thread of its own, after commits in a store; None where files do.
+
+    It is not started, and reaches nothing before it is.
+    """
+    if location.path is not None:
+        return None
+    from ctrlrun.state.postgres_listen import Listener
+
+    return Listener(location.url, location.schema, heard)
 
 
 def open_writer(location: StoreLocation, *, clock: Clock, extend: bool) -> UnitStateStore:
@@ -208,6 +224,7 @@ __all__ = [
     "locate",
     "masked",
     "migrate",
+    "open_listener",
     "open_reader",
     "open_writer",
     "state_path",

@@ -22,6 +22,8 @@ from ctrlrun.state.postgres_schema import (
     LEDGER,
     LOCK_KEY,
     MIGRATIONS,
+    NEEDS_MORE,
+    channel_of,
 )
 from ctrlrun.state.postgres_session import Connection, driver
 from ctrlrun.state.schema import Classification, Found, Migration
@@ -31,7 +33,6 @@ log = logging.getLogger("ctrlrun.postgres")
 DEFAULT_SCHEMA = "public"
 _SCHEMA = re.compile(r"[A-Za-z0-9_]{1,63}")
 _TIMEOUT = re.compile(r"[0-9]+(ms|s|min|h|)")
-_INSUFFICIENT = "42501"
 
 Connect = Callable[[str], Connection]
 
@@ -193,7 +194,7 @@ def check_ready(connection: Connection, schema: str) -> None:
 def bring_to_head(connection: Connection, schema: str, clock: Clock) -> None:
     """Apply what is missing: the migrations in one transaction, then each extension in its own.
 
-    Refuses before writing. A role that may not add indexes goes without: everything works, slower.
+    Refuses before writing. A role that may not add them goes without: everything works, slower.
     """
     check_server(connection)
     if not schema_exists(connection, schema):
@@ -257,9 +258,9 @@ def _extend(connection: Connection, schema: str, place: str, clock: Clock) -> No
                     ledger = (EXTENSION_LEDGER, "schema_extensions")
                     _apply(connection, schema, place, clock, step, *ledger, found)
         except SchemaMismatch as error:
-            if getattr(error.__cause__, "sqlstate", None) != _INSUFFICIENT:
+            if getattr(error.__cause__, "sqlstate", None) not in NEEDS_MORE:
                 raise
-            log.info("%s goes without indexes of ours: %s", place, error.__cause__)
+            log.info("%s goes without %s: %s", place, step.id, error.__cause__)
             return
 
 
@@ -276,14 +277,19 @@ def _apply(
     psycopg = driver()
     try:
         if not _has_table(connection, schema, table):
-            connection.execute(ledger.replace("{s}", f'"{schema}"'))
+            connection.execute(_named(ledger, schema))
         for statement in step.statements:
-            connection.execute(statement.replace("{s}", f'"{schema}"'))
+            connection.execute(_named(statement, schema))
         record = f'INSERT INTO "{schema}".{table} VALUES ($1, $2, $3)'
         stamp = column_timestamp(clock())
         connection.execute(record, (step.id, stamp, formats.ctrlrun_version()))
     except psycopg.Error as error:
         raise formats.failed(step.id, error, found.recorded, place) from error
+
+
+def _named(statement: str, schema: str) -> str:
+    quoted = statement.replace("{s}", f'"{schema}"')
+    return quoted.replace("{channel}", f'"{channel_of(schema)}"')
 
 
 # --- schemas -------------------------------------------------------------------------------------

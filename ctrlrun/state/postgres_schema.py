@@ -147,6 +147,32 @@ _HOLDERS = (
 )
 """Which process made which attempt: see `holders`."""
 
+TOLD_BY = "x_events_told"
+"""The trigger, and its function, that tell listeners of commits."""
+
+# A commit that notifies holds one lock of the whole cluster until it is done, its wait for the disk
+# and for replicas included. So only those tell that do not wait: a call's second transaction, and
+# what is asked and refused, but not the one that an executor waits for. The statement needs no
+# privilege, and says the same each time: Postgres sends it once a transaction.
+NOTIFICATIONS = Migration(
+    "x40_events_told",
+    (
+        f"""CREATE OR REPLACE FUNCTION {{s}}.{TOLD_BY}() RETURNS trigger LANGUAGE plpgsql
+            AS 'BEGIN NOTIFY {{channel}}; RETURN NULL; END'""",
+        f"""CREATE OR REPLACE TRIGGER {TOLD_BY} AFTER INSERT ON {{s}}.events FOR EACH STATEMENT
+            WHEN (pg_catalog.current_setting('synchronous_commit') = 'off')
+            EXECUTE FUNCTION {{s}}.{TOLD_BY}()""",
+    ),
+)
+NEEDS_MORE = frozenset({"42501", "42601", "42704", "0A000"})
+"""What a server says that lacks a privilege, a language or a statement of an extension."""
+
+
+def channel_of(schema: str) -> str:
+    """The channel of a store's notifications; two long names may share one, which wakes too often."""
+    return f"ctrlrun:{schema}"[:63]
+
+
 # One index each, as in SQLite, and by the same ids. What SQLite counts receipts by is no index
 # here: an entry may not be longer than a third of a page, and no insert of an agent may fail for it.
 EXTENSIONS = (
@@ -201,4 +227,5 @@ EXTENSIONS = (
         'approvals (created_at COLLATE "C", approval_id)',
     ),
     Migration("x30_holders", _HOLDERS),
+    NOTIFICATIONS,
 )

@@ -46,35 +46,30 @@ def walk(terminal: Terminal) -> None:
     """Every view, and what opens from it; the screen comes to rest before each key."""
     for view in "1234":
         for key in (view, *WALK):
-            terminal.press(key)
-            rest(terminal)
-    terminal.press("1")
-    rest(terminal)
+            press(terminal, key)
+    press(terminal, "1")
+    pasted = "\x1b[200~\x1b[31m\u202e\x9b2J\x1b[201~"
     for opener in ("a", "d"):
-        terminal.press(opener)
-        for key in (
-            "v",
-            "\x1b[6~",
-            "y",
-            "\t",
-            "\x1b[200~\x1b[31m\u202e\x9b2J\x1b[201~",
-            "\x1b",
-            "\x1b",
-        ):
-            rest(terminal)
-            terminal.press(key)
-    terminal.press("H")
-    rest(terminal)
-    terminal.press("\x1b[6~")
-    rest(terminal)
+        for key in (opener, "v", "\x1b[6~", "y", "\t", pasted, "\x1b", "\x1b"):
+            press(terminal, key)
+    press(terminal, "H")
+    press(terminal, "\x1b[6~")
 
 
-def rest(terminal: Terminal) -> None:
-    """Wait until nothing has come from the console for a moment, or clocks alone."""
+def press(terminal: Terminal, key: str) -> None:
+    """Press a key; wait until something has come of it, if it does, and then for a still screen.
+
+    Clocks that go on are still enough.
+    """
+    length = len(terminal.sent)
+    terminal.press(key)
+    ends = time.monotonic() + 0.3  # longer than an escape is waited for
+    while len(terminal.sent) == length and time.monotonic() < ends:
+        time.sleep(0.01)
     length = -1
     while len(terminal.sent) > length + 400:
         length = len(terminal.sent)
-        time.sleep(0.2)  # what is looked at is that it is still
+        time.sleep(0.06)  # what is looked at is that it is still
 
 
 def test_no_byte_of_data_is_a_control(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Proofs that cut the power, and what is left afterwards."""

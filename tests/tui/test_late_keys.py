@@ -9,6 +9,7 @@ from textual import events
 
 from ctrlrun_tui.actions import INBOX
 from ctrlrun_tui.app import ConsoleApp
+from ctrlrun_tui.cards.field import Field
 from tests.tui.helpers import FrozenClock, SmallInbox, ask, console, new_store, settled, sitting
 
 pytestmark = pytest.mark.anyio
@@ -37,4 +38,29 @@ async def test_a_key_for_a_screen_that_left_does_nothing(path: Path, page: str, 
         assert [type(each) for each in app.screen_stack] == [SmallInbox]
         assert app.current_mode == INBOX
         assert isinstance(app, ConsoleApp)
+        assert app.is_running
+
+
+async def test_a_letter_behind_a_tab_is_the_next_fields(path: Path) -> None:
+    """Also when it comes before the screen has moved the focus: one key after another."""
+    async with console(sitting(path, FrozenClock())) as (app, pilot):
+        assert app.top is not None
+        app.top.perform("approve")
+        await settled(pilot)
+        for key in ("tab", "d", "a", "s", "h"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        app.post_message(events.Paste("board"))
+        await settled(pilot)
+        assert app.screen.query_one("#note", Field).value == "dashboard"
+
+
+async def test_what_was_typed_at_a_screen_that_left_is_dropped(path: Path) -> None:
+    async with console(sitting(path, FrozenClock())) as (app, pilot):
+        assert app.top is not None
+        app.top.perform("help")
+        await settled(pilot)
+        for key in ("escape", "q", "q"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await settled(pilot)
+        assert [type(each) for each in app.screen_stack] == [SmallInbox]
         assert app.is_running

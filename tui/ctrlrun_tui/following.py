@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from textual import work
-from textual.app import App
 from textual.worker import get_current_worker
 
 from ctrlrun.operator import (
@@ -33,6 +32,7 @@ from ctrlrun_tui.data.worker import DataThread, News
 from ctrlrun_tui.ending import internal
 from ctrlrun_tui.screens.base import Framed
 from ctrlrun_tui.sitting import Sitting
+from ctrlrun_tui.turns import KeysInTurn
 
 NEWS_KEPT = 200
 """Events that wait to be put into words at most."""
@@ -43,7 +43,7 @@ def stands(screen: Framed[Any]) -> bool:
     return screen.is_mounted and not screen._pruning
 
 
-class FollowingApp(App[int], inherit_bindings=False):
+class FollowingApp(KeysInTurn, inherit_bindings=False):
     """An application on a sitting's store, up to date."""
 
     def __init__(self, sitting: Sitting, *, ansi_color: bool | None = None) -> None:

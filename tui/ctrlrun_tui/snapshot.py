@@ -142,6 +142,8 @@ def is_quiet(app: ConsoleApp, *, but_for: str | None = None) -> bool:
 
     Workers of the group `but_for` may go on.
     """
+    if app.is_taking_keys:
+        return False
     working = (worker for worker in app.workers if worker.group != but_for)
     if any(not worker.is_finished for worker in working) or not app.is_counted:
         return False

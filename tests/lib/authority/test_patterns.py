@@ -134,7 +134,7 @@ def test_containment_of_patterns_is_transitive(first: str, second: str, third: s
 
 def every_value(longest: int) -> list[str]:
     """All values of few letters: what a pattern of two letters can tell apart."""
-    segments = ["", "a", "b", "ab", "ba", "aa", "abb", "bb", "bab", "aab", "c"]
+    segments = ["", "a", "b", "ab", "ba", "aa", "abb", "bb", "bba", "bab", "aab", "c"]
     values = [[segment] for segment in segments]
     found = list(values)
     for _ in range(longest - 1):

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from ctrlrun.effect import EffectState
+from ctrlrun.control.executing import _why_lost
+from ctrlrun.effect import EffectState, Reservation
 from ctrlrun.errors import (
     ActionDenied,
     AmbiguousEffect,
@@ -22,7 +23,10 @@ from ctrlrun.errors import (
     DuplicateEffect,
     InvalidArgument,
 )
+from ctrlrun.postgres import PostgresStateStore
 from ctrlrun.receipt import verify_chain
+from ctrlrun.state import UnitStateStore
+from ctrlrun.state.sqlite import SQLiteStateStore
 from tests.lib.store_suite.conftest import BACKENDS, let_go, open_store
 from tests.lib.store_suite.helpers import (
     LEASE,
@@ -34,6 +38,7 @@ from tests.lib.store_suite.helpers import (
     receipt,
     request,
 )
+from tests.pg.server import server_url
 
 KEYS = st.sampled_from(["k1", "k2"])
 ACTORS = st.sampled_from(["act_a", "act_b"])
@@ -51,6 +56,9 @@ class Held:
     ends: datetime | None
     token: str = ""
     rounds: int = 0
+    result: int | None = None
+    error: bool = False
+    resolver: str | None = None
 
 
 @dataclass
@@ -80,6 +88,14 @@ def outcome_of(call: Callable[[], object]) -> str:
     return "ok"
 
 
+def open_again(store: UnitStateStore, clock: FakeClock) -> UnitStateStore:
+    """Another opening of the same store."""
+    if isinstance(store, PostgresStateStore):
+        return PostgresStateStore(server_url(), clock=clock, schema=store.schema)
+    assert isinstance(store, SQLiteStateStore)
+    return SQLiteStateStore(store.path, clock=clock, durability="normal")
+
+
 class Calls(RuleBasedStateMachine):
     """Every rule makes a call on both and compares the verdicts; the invariant compares the rest."""
 
@@ -90,9 +106,12 @@ class Calls(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.folder = tempfile.TemporaryDirectory()
         self.store = open_store(self.backend, Path(self.folder.name), self.clock)
+        self.left_behind: list[UnitStateStore] = []
         self.model = Model()
 
     def teardown(self) -> None:
+        for store in self.left_behind:
+            store.close()
         let_go(self.store)
         self.folder.cleanup()
 
@@ -111,7 +130,7 @@ class Calls(RuleBasedStateMachine):
             return "committed"
         if held.state in ("reserved", "executing") and self.live(held):
             return "in_progress"
-        held.state, held.ends = "ambiguous", None
+        held.state, held.ends, held.error = "ambiguous", None, True
         return "ambiguous"
 
     def move_verdict(self, key: str, actor: str, allowed: set[str], target: str) -> str:
@@ -121,6 +140,9 @@ class Calls(RuleBasedStateMachine):
         if held.owner == actor and held.state in allowed:
             held.state = target
             held.ends = held.ends if target == "executing" else None
+            if target != "executing":
+                held.result = 1 if target == "committed" else held.result
+                held.error = target != "committed"
             return "ok"
         if held.state in ("ambiguous", "committed"):
             return held.state
@@ -189,18 +211,93 @@ class Calls(RuleBasedStateMachine):
         expected = self.move_verdict(key, actor, allowed, "ambiguous")
         assert outcome_of(lambda: self.store.mark_ambiguous(key, actor, "?")) == expected
 
-    @rule(key=KEYS, state=st.sampled_from(["committed", "failed"]), attempt=st.integers(0, 2))
+    @rule(key=KEYS, state=st.sampled_from(["committed", "failed"]), attempt=st.integers(0, 3))
     def resolve(self, key: str, state: str, attempt: int) -> None:
         held = self.model.effects.get(key)
         expected = "invalid"
         if held is not None and held.state == "ambiguous" and attempt in (0, held.attempt):
             held.state, expected = state, "ok"
+            held.resolver, held.error = "cli:ada", True
         outcome = outcome_of(
             lambda: self.store.resolve_effect(
                 key, EffectState(state), "cli:ada", attempt=attempt or None
             )
         )
         assert outcome == expected
+
+    @rule(key=KEYS, answer=st.sampled_from(["committed", "failed", "unknown"]))
+    def reconcile(self, key: str, answer: str) -> None:
+        """A hook's answer, bound to the attempt that was asked about; `unknown` writes nothing."""
+        held = self.model.effects.get(key)
+        if held is None or answer == "unknown":
+            return
+        asked = (held.attempt, held.owner)
+        expected = "ok" if held.state == "ambiguous" else "invalid"
+        if expected == "ok":
+            held.state, held.resolver, held.error = answer, "reconcile:pay", True
+        outcome = outcome_of(
+            lambda: self.store.resolve_effect(
+                key, EffectState(answer), "reconcile:pay", attempt=asked[0], action_id=asked[1]
+            )
+        )
+        assert outcome == expected
+
+    @rule(key=KEYS, actor=ACTORS)
+    def go_on(self, key: str, actor: str) -> None:
+        """What a holder does next: chance alone seldom gets as far as an executing attempt."""
+        held = self.model.effects.get(key)
+        if held is None or held.state == "failed":
+            self.reserve(key, actor)
+        self.begin(key, self.model.effects[key].owner)
+
+    @rule(key=KEYS, other=st.sampled_from([None, "act_a"]), off=st.sampled_from([0, 0, 0, 1]))
+    def fence(self, key: str, other: str | None, off: int) -> None:
+        """The fence's look: it passes exactly while this attempt executes on a live lease."""
+        held = self.model.effects.get(key)
+        actor = other or ("act_a" if held is None else held.owner)
+        attempt = off + (1 if held is None else held.attempt)
+        mine = held is not None and (held.owner, held.attempt) == (actor, attempt)
+        expected = None
+        if held is None or not mine or held.state == "reserved":
+            expected = "taken"
+        elif held.state in ("committed", "failed"):
+            expected = "resolved"
+        elif held.state == "ambiguous" or not self.live(held):
+            expected = "lapsed"
+        mine_is = Reservation(key, actor, attempt, self.clock.now)
+        assert _why_lost(self.store.get_effect(key), mine_is, self.clock.now) == expected
+
+    @rule()
+    def lapse(self) -> None:
+        """Every lease and request that there is runs out; nothing moves by itself."""
+        ends = [held.ends for held in self.model.effects.values() if held.ends is not None]
+        ends += [expires_at for _, expires_at in self.model.approvals.values()]
+        self.clock.now = max([self.clock.now, *ends]) + TICK
+
+    @rule(is_crash=st.booleans())
+    def reopen(self, is_crash: bool) -> None:
+        """Another opening of the same store; after a crash the old one was never closed."""
+        if self.backend == "memory":
+            return
+        if is_crash:
+            self.left_behind.append(self.store)
+        else:
+            self.store.close()
+        self.store = open_again(self.store, self.clock)
+
+    @rule(key=KEYS, actor=ACTORS)
+    def crash_in_a_unit(self, key: str, actor: str) -> None:
+        """What a process did in a unit that it never ended is undone."""
+
+        def work() -> None:
+            outcome_of(lambda: self.store.reserve_effect(key, actor, LEASE))
+            outcome_of(lambda: self.store.begin_execution(key, actor))
+            outcome_of(lambda: self.store.commit_effect(key, actor, 1))
+            self.store.append_event(event())
+            raise SystemExit
+
+        with pytest.raises(SystemExit):
+            self.store.unit(work, durable=True)
 
     @rule(key=KEYS, actor=ACTORS, by=st.sampled_from([SECOND, LEASE, 2 * LEASE]))
     def extend(self, key: str, actor: str, by: object) -> None:
@@ -300,22 +397,35 @@ class Calls(RuleBasedStateMachine):
                 held.ends,
             )
             assert self.store.continuation_rounds(key) == held.rounds
+            assert (record.result, record.error is not None, record.resolved_by) == (
+                held.result,
+                held.error,
+                held.resolver,
+            )
+            assert record.created_at <= record.updated_at <= self.clock.now
         statuses = {r.approval_id: r.status for r in self.store.approvals_for(HASH)}
         assert statuses == {key: status for key, (status, _) in self.model.approvals.items()}
         assert self.store.events_count() == self.model.events
         assert verify_chain(self.store).verified == self.model.receipts
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_random_calls(backend: str) -> None:
+SHORT = {"memory": 60, "sqlite": 15, "postgres": 6}
+
+
+def play(backend: str, examples: int, steps: int = 40) -> None:
+    """Play that many games of so many calls on a store; an AssertionError says how to play one again."""
     machine = type(f"{backend}Calls", (Calls,), {"backend": backend})
-    examples = {"memory": 60, "sqlite": 15, "postgres": 6}[backend]
     run_state_machine_as_test(
         machine,
         settings=settings(
             max_examples=examples,
-            stateful_step_count=40,
+            stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_random_calls(backend: str) -> None:
+    play(backend, SHORT[backend])
