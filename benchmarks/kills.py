@@ -2,9 +2,10 @@
 
     python benchmarks/kills.py [--only call,resolve] [--folder DIR]
 
-Needs strace and leave to trace. Prints a row for each program, system call and fault: at how many
-calls it was put, and how many of those broke a promise (tests/proof/kills.py says which promises).
-Ends with 1 if any did.
+Needs strace and leave to trace. Prints a row for each program and fault: at how many system calls it was
+put, how many of those broke a promise (tests/proof/killed.py has the promises), and each of these. Then
+the same for programs that are made to break one, each of which has to be found. Ends with 1 if a promise
+was broken or a control was not found.
 """
 
 from __future__ import annotations
@@ -13,38 +14,60 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.proof.kills import CALLS, FAULTS, SCENARIOS, Scenario, why_not
+from tests.proof.injection import CALLS, Nursery, Trials, why_not
+from tests.proof.killed import FAULTS, Fault
+from tests.proof.kills import CONTROLS, SCENARIOS
 
 
-def run(names: list[str], folder: Path) -> int:
-    """All faults at all calls of the named scenarios; how many trials broke something."""
-    bad = total = 0
-    for name in names:
-        scenario = Scenario(name, folder)
-        counts = scenario.count()
-        for fault in FAULTS:
-            for call in CALLS:
-                started = time.monotonic()
-                wrong = 0
-                for number in range(1, counts[call] + 1):
-                    if broken := scenario.trial(fault, call, number):
-                        wrong += 1
-                        print(
-                            f"  {name} {call} {fault} at {number}: {'; '.join(broken)}", flush=True
-                        )
-                bad += wrong
-                total += counts[call]
-                took = time.monotonic() - started
-                print(
-                    f"{name:9} {call:9} {fault!s:8} {counts[call]:4} {wrong:4} {took:6.1f} s",
-                    flush=True,
-                )
-    print(f"{total} trials, {bad} with a broken promise")
-    return bad
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _walk(trials: Trials, faults: Sequence[Fault], *, telling: bool) -> tuple[int, int]:
+    """The faults at every call of a program: how many there were, and how many broke something."""
+    counts = trials.count()
+    calls = ", ".join(f"{counts[call]} {call}" for call in CALLS if counts[call])
+    _say(f"{trials.name}: {calls}")
+    total = wrong = 0
+    for fault in faults:
+        started, before = time.monotonic(), wrong
+        for call in CALLS:
+            for number in range(1, counts[call] + 1):
+                if broken := trials.trial(fault, call, number):
+                    wrong += 1
+                    if telling:
+                        _say(f"    {call} {fault} at {number}: {'; '.join(broken)}")
+        made = sum(counts.values())
+        total += made
+        took = time.monotonic() - started
+        _say(f"    {fault!s:8} {made:4} trials {wrong - before:4} broken {took:6.1f} s")
+    return total, wrong
+
+
+def run(names: Sequence[str], folder: Path) -> int:
+    """All faults at all calls of the named scenarios, then the controls; 1 where something is wrong."""
+    total = bad = 0
+    lost = []
+    with Nursery() as nursery:
+        for name in names:
+            made, wrong = _walk(Trials(nursery, name, folder), FAULTS, telling=True)
+            total, bad = total + made, bad + wrong
+        _say(f"{total} trials, {bad} with a broken promise")
+        for name, control in CONTROLS.items():
+            if control.scenario in names:
+                trials = Trials(nursery, name, folder)
+                made, wrong = _walk(trials, (control.fault,), telling=False)
+                lost += [] if wrong else [name]
+                _say(f"    found by {wrong} of {made}")
+    if lost:
+        _say(f"not found: {', '.join(lost)}")
+    return 1 if bad or lost else 0
 
 
 def main() -> None:
@@ -53,10 +76,13 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(SCENARIOS), help="scenarios, comma separated")
     parser.add_argument("--folder", type=Path, help="on which disk (default: the temporary folder)")
     options = parser.parse_args()
+    names = options.only.split(",")
+    if unknown := set(names) - set(SCENARIOS):
+        parser.error(f"no scenario is called {', '.join(sorted(unknown))}")
     if reason := why_not():
         sys.exit(reason)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        sys.exit(1 if run(options.only.split(","), Path(folder)) else 0)
+        sys.exit(run(names, Path(folder)))
 
 
 if __name__ == "__main__":

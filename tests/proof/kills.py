@@ -1,44 +1,32 @@
-"""Children on a SQLite store whose n-th system call is their last, or is refused by the disk.
+"""Programs on a SQLite store, each with a beginning, that `injection` kills or has the disk refuse.
 
-    python -m tests.proof.kills call|approval|open FOLDER     the child itself, without strace
-
-strace puts the fault there, so that it falls between two steps of SQLite as well as between two of
-ours. What holds afterwards is looked at by a process that had no part in it: `Trial.broken`.
+SCENARIOS keep every promise, whatever system call is their last; `killed` looks at what they left. CONTROLS
+do the same work in a way that a fault must break, or nothing would be shown.
 """
 
 from __future__ import annotations
 
-import re
-import shutil
-import signal
+import json
+import logging
+import os
 import sqlite3
-import subprocess
-import sys
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ctrlrun.action import Action, Principal
-from ctrlrun.clock import Clock, utc_now
+from ctrlrun.cli import main as command_line
 from ctrlrun.control import Control, with_approval
-from ctrlrun.effect import EffectState
-from ctrlrun.errors import AmbiguousEffect, CTRLRunError, DuplicateEffect
-from ctrlrun.receipt.chain import verify_chain
+from ctrlrun.errors import CTRLRunError, DuplicateEffect
+from ctrlrun.operator import resolve
 from ctrlrun.state.sqlite import SQLiteStateStore
 from tests.e2e.crashes import POLICY, Remote
-from tests.e2e.history import violations
 from tests.lib import sqlite_helpers as old
-
-ROOT = Path(__file__).parents[2]
-KEY = "k"
-CALLS = ("pwrite64", "fsync", "fdatasync")
-SCENARIOS = ("call", "approval", "resolve", "migrate", "open", "create")
-_OLD_TABLES = ("effects", "approvals", "events", "delegations", "receipts", "receipt_chain")
-
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -56,58 +44,20 @@ class Fault:
         return f"inject={call}:{how}:when={number}{'+' if self.lasting else ''}"
 
 
-FAULTS = (Fault("KILL"), Fault("EIO"), Fault("ENOSPC"), Fault("EIO", True), Fault("ENOSPC", True))
+KILL, EIO = Fault("KILL"), Fault("EIO")
+FAULTS = (KILL, EIO, Fault("ENOSPC"), Fault("EIO", True), Fault("ENOSPC", True))
+
+KEY = "k"
+OLD_TABLES = ("effects", "approvals", "events", "delegations", "receipts", "receipt_chain")
+FAILED = "failed: "
+"""Begins the word of a call whose store failed."""
 
 
-# --- the children --------------------------------------------------------------------------------
-
-
-def attempt(folder: Path, control: Control) -> str:
-    """One protected call of the key, with the approval that the folder names; its end in a word."""
-    remote = Remote(folder / "acts")
-    granted = folder / "approval"
-    amount = 1000 if granted.exists() else 100
-    action = Action("pay", {"key": KEY, "amount": amount}, Principal("a"))
-    with with_approval(granted.read_text()) if granted.exists() else nullcontext():
-        try:
-            control.execute(action, lambda: remote.act(KEY), KEY)
-        except DuplicateEffect as refusal:
-            return refusal.state
-        except (AmbiguousEffect, CTRLRunError, sqlite3.OperationalError) as error:
-            return type(error).__name__
-    return "ran"
-
-
-def child(kind: str, folder: Path) -> None:
-    """Call twice, the second time as a program that does not trust an error; or open the store."""
-    try:
-        store = SQLiteStateStore(folder / "state.db")
-    except (CTRLRunError, sqlite3.OperationalError, OSError) as error:
-        print(type(error).__name__)
-        return
-    if kind != "open":
-        control = Control(POLICY, store)
-        print(attempt(folder, control), attempt(folder, control))
-    store.close()
-
-
-def command(scenario: str, folder: Path) -> list[str]:
-    """The program of a scenario, as it is started."""
-    store = ["--store-url", f"sqlite://{folder / 'state.db'}"]
-    if scenario == "resolve":
-        answer = ["resolve", KEY, "--failed", "--note", "the remote has nothing", *store]
-        return [sys.executable, "-m", "ctrlrun", *answer]
-    if scenario == "migrate":
-        return [sys.executable, "-m", "ctrlrun", "migrate", *store]
-    kind = "open" if scenario == "create" else scenario
-    return [sys.executable, "-m", "tests.proof.kills", kind, str(folder)]
-
-
-# --- what they find ------------------------------------------------------------------------------
+# --- the beginnings ------------------------------------------------------------------------------
 
 
 def prepare(scenario: str, folder: Path) -> None:
-    """The folder in which a child of the scenario begins."""
+    """The folder in which a program of the scenario begins."""
     state = folder / "state.db"
     if scenario == "create":
         return
@@ -117,14 +67,16 @@ def prepare(scenario: str, folder: Path) -> None:
     with closing(SQLiteStateStore(state)) as store:
         control = Control(POLICY, store)
         if scenario == "approval":
-            action = Action("pay", {"key": KEY, "amount": 1000}, Principal("a"))
-            request = control.approvals.request(action, timedelta(hours=1))
+            request = control.approvals.request(_action(1000), timedelta(hours=1))
             store.grant_approval(request.request_id, "cli:test")
             (folder / "approval").write_text(request.request_id)
         elif scenario == "resolve":
-            action = Action("pay", {"key": KEY, "amount": 100}, Principal("a"))
             with suppress(TimeoutError):
-                control.execute(action, _lost, KEY)
+                control.execute(_action(100), _lost, KEY)
+
+
+def _action(amount: int) -> Action:
+    return Action("pay", {"key": KEY, "amount": amount}, Principal("a"))
 
 
 def _lost() -> None:
@@ -151,197 +103,175 @@ def _old_store(path: Path) -> None:
 def old_rows(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     """What a program of the old format reads: its own columns of every table of its own."""
     rows = {}
-    for table in _OLD_TABLES:
+    for table in OLD_TABLES:
         names = [name for _, name, *_ in old.select(path, f"PRAGMA table_info({table})")]
         kept = [name for name in names if name not in ("resolved_by", "policy_hash_at_approval")]
         rows[table] = old.select(path, f"SELECT {', '.join(kept)} FROM {table} ORDER BY rowid")
     return rows
 
 
-# --- one trial -----------------------------------------------------------------------------------
+# --- the programs --------------------------------------------------------------------------------
+
+
+def attempt(folder: Path, control: Control, *, acts_first: bool = False) -> str:
+    """One protected call of the key, with the approval that the folder names; its end in a word."""
+    remote = Remote(folder / "acts")
+    granted = folder / "approval"
+    if acts_first:
+        remote.act(KEY)
+    act = (lambda: None) if acts_first else partial(remote.act, KEY)
+    with with_approval(granted.read_text()) if granted.exists() else nullcontext():
+        try:
+            control.execute(_action(1000 if granted.exists() else 100), act, KEY)
+        except DuplicateEffect as refusal:
+            return refusal.state
+        except CTRLRunError as error:
+            return type(error).__name__
+        except sqlite3.Error as error:
+            _note(folder, error)
+            return FAILED + error.sqlite_errorname
+    return "ran"
+
+
+def _note(folder: Path, error: Exception) -> None:
+    """Write down what a caller of the library was told."""
+    with (folder / "errors").open("a") as lines:
+        lines.write(json.dumps([type(error).__name__, str(error)]) + "\n")
+
+
+class _Loose(SQLiteStateStore):
+    """Commits each call of a unit by itself."""
+
+    def unit(self, work: Callable[[], Any], *, durable: bool = True) -> Any:
+        return work()
+
+
+def _calls(folder: Path, *, kind: type[SQLiteStateStore] = SQLiteStateStore) -> int:
+    """Call twice, the second time as a program that does not trust an error."""
+    return _opened(folder, kind, lambda store: _twice(folder, store))
+
+
+def _twice(folder: Path, store: SQLiteStateStore) -> None:
+    control = Control(POLICY, store)
+    print(attempt(folder, control), attempt(folder, control), sep="\n")
+
+
+def _opened(
+    folder: Path, kind: type[SQLiteStateStore], work: Callable[[SQLiteStateStore], None]
+) -> int:
+    # The log is not what a caller sees, and may tell a failure in many lines.
+    logging.basicConfig(filename=folder / "log")
+    try:
+        store = kind(folder / "state.db")
+    except (CTRLRunError, sqlite3.Error, OSError) as error:
+        _note(folder, error)
+        return 0
+    try:
+        work(store)
+    except (CTRLRunError, sqlite3.Error) as error:
+        _note(folder, error)
+    store.close()
+    return 0
+
+
+def _opens(folder: Path) -> int:
+    return _opened(folder, SQLiteStateStore, lambda store: None)
+
+
+def _answers(folder: Path) -> int:
+    answer = ["resolve", KEY, "--failed", "--note", "the remote has nothing"]
+    return command_line([*answer, "--store-url", f"sqlite://{folder / 'state.db'}"])
+
+
+def _migrates(folder: Path) -> int:
+    return command_line(["migrate", "--store-url", f"sqlite://{folder / 'state.db'}"])
+
+
+# --- the programs that must be found -------------------------------------------------------------
+
+
+def _acts_first(folder: Path) -> int:
+    def work(store: SQLiteStateStore) -> None:
+        print(attempt(folder, Control(POLICY, store), acts_first=True))
+
+    return _opened(folder, SQLiteStateStore, work)
+
+
+def _insists(folder: Path) -> int:
+    """Take an error of the store for leave to act by itself."""
+
+    def work(store: SQLiteStateStore) -> None:
+        said = attempt(folder, Control(POLICY, store))
+        if said.startswith(FAILED):
+            Remote(folder / "acts").act(KEY)
+        print(said)
+
+    return _opened(folder, SQLiteStateStore, work)
+
+
+def _answers_apart(folder: Path) -> int:
+    return _opened(folder, _Loose, _resolve)
+
+
+def _resolve(store: SQLiteStateStore) -> None:
+    resolve(store, KEY, "failed", "cli:test")
+
+
+def _moves_rows(folder: Path) -> int:
+    """Move the effects through another table, each statement by itself; then open."""
+    state = folder / "state.db"
+    old.execute(
+        state,
+        "CREATE TABLE beside AS SELECT * FROM effects",
+        "DELETE FROM effects",
+        "INSERT INTO effects SELECT * FROM beside",
+        "DROP TABLE beside",
+    )
+    return _opens(folder)
+
+
+def _makes_in_place(folder: Path) -> int:
+    """Make a database elsewhere and write it, page by page, to where it belongs."""
+    with closing(SQLiteStateStore(folder / "elsewhere.db")):
+        pass
+    data = (folder / "elsewhere.db").read_bytes()
+    place = os.open(folder / "state.db", os.O_WRONLY | os.O_CREAT, 0o600)
+    for start in range(0, len(data), 4096):
+        os.pwrite(place, data[start : start + 4096], start)
+    os.close(place)
+    return _opens(folder)
+
+
+Program = Callable[[Path], int]
+
+SCENARIOS: Mapping[str, Program] = MappingProxyType(
+    {
+        "call": _calls,
+        "approval": _calls,
+        "resolve": _answers,
+        "migrate": _migrates,
+        "open": _opens,
+        "create": _opens,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """A child that ended, and the folder it left behind."""
+class Planted:
+    """A program that breaks a promise of a scenario when it meets a fault somewhere."""
 
     scenario: str
-    folder: Path
-    status: int
-    out: str
-    err: str
-
-    def broken(self, fault: Fault) -> list[str]:
-        """Each promise that does not hold now, or after the retries that follow; in words."""
-        found = [*self._said(fault)]
-        if self.scenario in ("migrate", "open", "create"):
-            return [*found, *self._opens()]
-        return [*found, *self._history()]
-
-    def _said(self, fault: Fault) -> Iterator[str]:
-        if fault.what == "KILL":
-            if self.status != -signal.SIGKILL or self.err:
-                yield f"not killed: status {self.status}, {self.err!r}"
-        elif self.scenario in ("resolve", "migrate"):
-            if self.status not in (0, 1, 2):
-                yield f"the command ended with {self.status}"
-            if self.status and (
-                len(self.err.splitlines()) != 1 or not self.err.startswith("Error: ")
-            ):
-                yield f"the command said {self.err!r}"
-        elif self.status or "Traceback" in self._unlogged():
-            yield f"the library ended with {self.status}: {self.err[-2000:]!r}"
-
-    def _unlogged(self) -> str:
-        """Standard error without what the log says of an outcome that found no place."""
-        return (
-            "" if "could not be written" in self.err or "stays as it was" in self.err else self.err
-        )
-
-    def _opens(self) -> Iterator[str]:
-        state = self.folder / "state.db"
-        made = self.scenario != "create"
-        before = old_rows(self.folder / "before.db") if made else {}
-        if made and old_rows(state) != before:
-            yield "rows were lost or changed before the store was opened again"
-        with closing(SQLiteStateStore(state)) as store:
-            if made and not store.consume_approval("apr_1", old.ACTION_HASH):
-                yield "the approval cannot be spent"
-            if not (report := verify_chain(store)).ok:
-                yield f"chain: {report.breaks}"
-        if made:
-            after = old_rows(state)
-            del after["approvals"], before["approvals"]
-            if after != before:
-                yield "rows were lost or changed by opening the store again"
-        yield from self._intact()
-
-    def _history(self) -> Iterator[str]:
-        before = self._record()
-        acts = Counter(self._acts())[KEY]
-        if acts and (before is None or before is EffectState.FAILED):
-            yield f"an act without a durable reservation: {before}"
-        yield from self._spent(before)
-        if self.scenario == "resolve":
-            yield from self._answered(before)
-        else:
-            yield from violations(self.folder / "state.db", self.folder / "acts")
-        free = before is None or before is EffectState.FAILED
-        now, later = self._again(utc_now), self._again(_later)
-        if (now == "ran") is not free:
-            yield f"a retry of {before} ended as {now}"
-        if later == "ran":
-            yield "a retry after the lease ran"
-        if len(self._acts()) != acts + free:
-            yield f"{len(self._acts())} acts after the retries, {acts} before"
-        yield from self._spent(self._record())
-        if self.scenario != "resolve":
-            yield from violations(self.folder / "state.db", self.folder / "acts")
-        yield from self._intact()
-
-    def _answered(self, state: EffectState | None) -> Iterator[str]:
-        """The answer, its event and its name are there together or not at all."""
-        with closing(SQLiteStateStore(self.folder / "state.db")) as store:
-            (record,) = store.list_effects()
-            told = sum(event.type == "EFFECT_RESOLVED" for event in store.events())
-            if not verify_chain(store).ok:
-                yield "the chain is broken"
-        if state not in (EffectState.AMBIGUOUS, EffectState.FAILED):
-            yield f"the effect is {state}"
-        if told != (state is EffectState.FAILED) or bool(record.resolved_by) != bool(told):
-            yield f"{state} with {told} events, resolved by {record.resolved_by}"
-        if self.status == 0 and state is not EffectState.FAILED:
-            yield "the command said that it was resolved"
-
-    def _spent(self, state: EffectState | None) -> Iterator[str]:
-        if self.scenario != "approval":
-            return
-        with closing(SQLiteStateStore(self.folder / "state.db")) as store:
-            record = store.get_approval((self.folder / "approval").read_text())
-            times = sum(event.type == "APPROVAL_CONSUMED" for event in store.events())
-        wanted = (0, "granted") if state is None else (1, "consumed")
-        if record is None or (times, record.status.value) != wanted:
-            yield f"effect {state}, and the approval was spent {times} times: {record}"
-
-    def _again(self, clock: Clock) -> str:
-        with closing(SQLiteStateStore(self.folder / "state.db", clock=clock)) as store:
-            return attempt(self.folder, Control(POLICY, store, clock=clock))
-
-    def _record(self) -> EffectState | None:
-        with closing(SQLiteStateStore(self.folder / "state.db")) as store:
-            record = store.get_effect(KEY)
-        return None if record is None else record.state
-
-    def _acts(self) -> list[str]:
-        acts = self.folder / "acts"
-        return acts.read_text().split() if acts.exists() else []
-
-    def _intact(self) -> Iterator[str]:
-        if old.select(self.folder / "state.db", "PRAGMA integrity_check") != [("ok",)]:
-            yield "the file is damaged"
+    run: Program
+    fault: Fault = KILL
 
 
-def _later() -> datetime:
-    return utc_now() + timedelta(minutes=30)
-
-
-# --- strace --------------------------------------------------------------------------------------
-
-
-def why_not() -> str | None:
-    """Why no fault can be injected here, or None when it can."""
-    strace = shutil.which("strace")
-    if strace is None:
-        return "strace is not installed"
-    probe = subprocess.run(
-        [strace, "-f", "-qq", "-o", "/dev/null", "-e", "inject=fsync:error=EIO", "true"],
-        capture_output=True,
-        text=True,
-    )
-    return None if probe.returncode == 0 else f"strace may not trace here: {probe.stderr.strip()}"
-
-
-class Scenario:
-    """A scenario below a folder of its own: its beginning is made once and copied for each trial."""
-
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name = name
-        self._folder = folder / name
-        self._begin = self._folder / "begin"
-        self._begin.mkdir(parents=True)
-        prepare(name, self._begin)
-        if name in ("migrate", "open"):
-            shutil.copy(self._begin / "state.db", self._begin / "before.db")
-
-    def count(self) -> dict[str, int]:
-        """How often an undisturbed child makes each call."""
-        log = self._folder / "log"
-        trial = self._run(["-e", f"trace={','.join(CALLS)}", "-o", str(log)], "counted")
-        assert trial.status == 0, trial.err
-        lines = log.read_text().splitlines()
-        assert len({line.split()[0] for line in lines}) == 1, "strace counts each thread by itself"
-        made = Counter(re.findall(r"^\d+ +(\w+)\(", "\n".join(lines), re.MULTILINE))
-        return {call: made[call] for call in CALLS}
-
-    def trial(self, fault: Fault, call: str, number: int) -> list[str]:
-        """What is broken after a child that met the fault at the n-th call of a kind."""
-        options = ["-o", "/dev/null", "-e", f"trace={call}", "-e", fault.option(call, number)]
-        if fault.what != "KILL":  # the quick way, on which strace 6.1 puts no signals
-            options.append("--seccomp-bpf")
-        return self._run(options, "trial").broken(fault)
-
-    def _run(self, options: list[str], name: str) -> Trial:
-        folder = self._folder / name
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(self._begin, folder)
-        done = subprocess.run(
-            ["strace", "-f", "-qq", *options, *command(self.name, folder)],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-        )
-        return Trial(self.name, folder, done.returncode, done.stdout, done.stderr)
-
-
-if __name__ == "__main__":
-    child(sys.argv[1], Path(sys.argv[2]))
+CONTROLS: Mapping[str, Planted] = MappingProxyType(
+    {
+        "act before the reservation": Planted("call", _acts_first),
+        "act after an error": Planted("call", _insists, EIO),
+        "approval spent apart": Planted("approval", partial(_calls, kind=_Loose)),
+        "answer apart from its event": Planted("resolve", _answers_apart),
+        "rows moved in steps": Planted("open", _moves_rows),
+        "file made in place": Planted("create", _makes_in_place),
+    }
+)
