@@ -1,4 +1,4 @@
-"""Every write and sync of six programs on a SQLite store, each once the last, each once refused.
+"""Every write and sync of six programs on a SQLite store: once their last, once refused by the disk.
 
     python benchmarks/kills.py [--only call,resolve] [--folder DIR]
 
@@ -19,9 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.proof.injection import CALLS, Nursery, Trials, why_not
-from tests.proof.killed import FAULTS, Fault
-from tests.proof.kills import CONTROLS, SCENARIOS
+from tests.proof.injection import CHANGES, Nursery, Trials, calls_for, why_not
+from tests.proof.kills import CONTROLS, FAULTS, SCENARIOS, Fault
 
 
 def _say(line: str) -> None:
@@ -32,21 +31,20 @@ def _say(line: str) -> None:
 def _walk(trials: Trials, faults: Sequence[Fault], *, telling: bool) -> tuple[int, int]:
     """The faults at every call of a program: how many there were, and how many broke something."""
     counts = trials.count()
-    calls = ", ".join(f"{counts[call]} {call}" for call in CALLS if counts[call])
+    calls = ", ".join(f"{counts[call]} {call}" for call in CHANGES if counts[call])
     _say(f"{trials.name}: {calls}")
     total = wrong = 0
     for fault in faults:
         started, before = time.monotonic(), wrong
-        for call in CALLS:
-            for number in range(1, counts[call] + 1):
-                if broken := trials.trial(fault, call, number):
-                    wrong += 1
-                    if telling:
-                        _say(f"    {call} {fault} at {number}: {'; '.join(broken)}")
-        made = sum(counts.values())
-        total += made
+        places = [(call, n + 1) for call in calls_for(fault) for n in range(counts[call])]
+        for call, number in places:
+            if broken := trials.trial(fault, call, number):
+                wrong += 1
+                if telling:
+                    _say(f"    {call} {fault} at {number}: {'; '.join(broken)}")
+        total += len(places)
         took = time.monotonic() - started
-        _say(f"    {fault!s:8} {made:4} trials {wrong - before:4} broken {took:6.1f} s")
+        _say(f"    {fault!s:8} {len(places):4} trials {wrong - before:4} broken {took:6.1f} s")
     return total, wrong
 
 

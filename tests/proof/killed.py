@@ -60,7 +60,8 @@ class Trial:
                 yield f"the command ended with {self.status}"
             if not (self.status or self.err):
                 return
-            if self.err.count("\n") != 1 or not self.err.startswith(("Error: ", "Warning: ")):
+            line = self.err.removesuffix("\n")
+            if not line.startswith("Error: ") or not self._is_clear(line):
                 yield f"the command said {self.err!r}"
         else:
             if self.status or self.err:
@@ -68,15 +69,20 @@ class Trial:
             yield from self._told()
 
     def _told(self) -> Iterator[str]:
-        """A caller of the library gets the error of ours, or of SQLite or the system, in one line."""
+        """What a caller of the library gets, as the class that it is documented to be."""
         errors = self.folder / "errors"
         told = errors.read_text().splitlines() if errors.exists() else []
         for kind, message in map(json.loads, told):
-            if len(message.splitlines()) != 1:
+            if not self._is_clear(message):
                 yield f"{kind}: {message!r}"
         failed = sum(word.startswith(FAILED) for word in self.out.splitlines())
         if not self.fault.lasting and failed > 1:
             yield f"one fault failed {failed} calls: {self.out!r}"
+
+    def _is_clear(self, message: str) -> bool:
+        """One line, which says what is wrong and where."""
+        where = str(self.folder)
+        return len(message.splitlines()) == 1 and where in message
 
     # --- a store that was opened -----------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from ctrlrun.state.sqlite import SQLiteStateStore
 from tests.e2e.crashes import POLICY, Remote
 from tests.lib import sqlite_helpers as old
 
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """What happens at the n-th call of a kind: `KILL`, or an error; `lasting`: and ever after."""
