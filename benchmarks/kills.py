@@ -1,4 +1,4 @@
-"""Every write and sync of six programs on a SQLite store: once their last, once refused by the disk.
+"""Every write and sync of seven programs on a SQLite store: once their last, once refused by the disk.
 
     python benchmarks/kills.py [--only call,resolve] [--folder DIR]
 

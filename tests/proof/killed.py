@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from ctrlrun.clock import Clock, utc_now
+from ctrlrun.clock import utc_now
 from ctrlrun.control import Control
 from ctrlrun.effect import EffectState
 from ctrlrun.errors import CTRLRunError
@@ -22,7 +22,7 @@ from ctrlrun.state.sqlite import SQLiteReader, SQLiteStateStore
 from tests.e2e.crashes import POLICY
 from tests.e2e.history import broken_promises, read_acts
 from tests.lib import sqlite_helpers as old
-from tests.proof.kills import FAILED, KEY, KILL, Fault, attempt, old_rows
+from tests.proof.kills import APPROVED, FAILED, KEY, KILL, Fault, approved, attempt, old_rows
 
 COMMANDS = ("resolve", "migrate")
 
@@ -64,7 +64,8 @@ class Trial:
             if not line.startswith("Error: ") or not self._is_clear(line):
                 yield f"the command said {self.err!r}"
         else:
-            if self.status or self.err:
+            meant = (0, -signal.SIGKILL) if self.scenario == "dies" else (0,)
+            if self.status not in meant or self.err:
                 yield f"the library ended with {self.status}: {self.err[-2000:]!r}"
             yield from self._told()
 
@@ -128,11 +129,11 @@ class Trial:
             yield from self._answered(before)
             before = self._answered_again(before)
         free = before is None or before is EffectState.FAILED
-        now, later = self._again(utc_now), self._again(_later)
+        now, later = self._again(), self._again_later()
         if (now == "ran") is not free:
             yield f"a retry of {before} ended as {now}"
-        if later == "ran":
-            yield "a retry after the lease ran"
+        if later not in ("committed", "AmbiguousEffect"):
+            yield f"a retry after the lease ended as {later}"
         if len(self._acts()) != acts + free:
             yield f"{len(self._acts())} acts after the retries, {acts} before"
         yield from self._spent(self._record())
@@ -168,18 +169,28 @@ class Trial:
         return self._record()
 
     def _spent(self, state: EffectState | None) -> Iterator[str]:
-        if self.scenario != "approval":
+        if self.scenario not in APPROVED:
             return
         with closing(SQLiteStateStore(self.folder / "state.db")) as store:
-            record = store.get_approval((self.folder / "approval").read_text())
-            times = sum(event.type == "APPROVAL_CONSUMED" for event in store.events())
+            approval = (self.folder / "approval").read_text()
+            record = store.get_approval(approval)
+            spent = [event for event in store.events() if event.type == "APPROVAL_CONSUMED"]
+        times = sum(event.approval_id == approval for event in spent)
         wanted = (0, "granted") if state is None else (1, "consumed")
         if record is None or (times, record.status.value) != wanted:
             yield f"effect {state}, and the approval was spent {times} times: {record}"
 
-    def _again(self, clock: Clock) -> str:
-        with closing(SQLiteStateStore(self.folder / "state.db", clock=clock)) as store:
-            return attempt(self.folder, Control(POLICY, store, clock=clock))
+    def _again(self) -> str:
+        with closing(SQLiteStateStore(self.folder / "state.db")) as store:
+            return attempt(self.folder, Control(POLICY, store))
+
+    def _again_later(self) -> str:
+        """Once the lease is over; with an approval of its own where it needs one."""
+        with closing(SQLiteStateStore(self.folder / "state.db", clock=_later)) as store:
+            control = Control(POLICY, store, clock=_later)
+            if self.scenario in APPROVED:
+                (self.folder / "another").write_text(approved(control, store))
+            return attempt(self.folder, control, approval="another")
 
     def _record(self) -> EffectState | None:
         with closing(SQLiteStateStore(self.folder / "state.db")) as store:

@@ -25,7 +25,7 @@ from ctrlrun.control import Control, with_approval
 from ctrlrun.errors import CTRLRunError, DuplicateEffect
 from ctrlrun.operator import resolve
 from ctrlrun.state.sqlite import SQLiteStateStore
-from tests.e2e.crashes import POLICY, Remote
+from tests.e2e.crashes import POLICY, Remote, die
 from tests.lib import sqlite_helpers as old
 
 
@@ -50,6 +50,8 @@ FAULTS = (KILL, EIO, Fault("ENOSPC"), Fault("EIO", True), Fault("ENOSPC", True))
 
 KEY = "k"
 OLD_TABLES = ("effects", "approvals", "events", "delegations", "receipts", "receipt_chain")
+APPROVED = ("approval", "dies")
+"""Scenarios whose call needs an approval."""
 FAILED = "failed: "
 """Begins the word of a call whose store failed."""
 
@@ -67,13 +69,18 @@ def prepare(scenario: str, folder: Path) -> None:
         return
     with closing(SQLiteStateStore(state)) as store:
         control = Control(POLICY, store)
-        if scenario == "approval":
-            request = control.approvals.request(_action(1000), timedelta(hours=1))
-            store.grant_approval(request.request_id, "cli:test")
-            (folder / "approval").write_text(request.request_id)
+        if scenario in APPROVED:
+            (folder / "approval").write_text(approved(control, store))
         elif scenario == "resolve":
             with suppress(TimeoutError):
                 control.execute(_action(100), _lost, KEY)
+
+
+def approved(control: Control, store: SQLiteStateStore) -> str:
+    """An approval that somebody gave for the call."""
+    request = control.approvals.request(_action(1000), timedelta(hours=1))
+    store.grant_approval(request.request_id, "cli:test")
+    return request.request_id
 
 
 def _action(amount: int) -> Action:
@@ -114,10 +121,12 @@ def old_rows(path: Path) -> dict[str, list[tuple[Any, ...]]]:
 # --- the programs --------------------------------------------------------------------------------
 
 
-def attempt(folder: Path, control: Control, *, acts_first: bool = False) -> str:
-    """One protected call of the key, with the approval that the folder names; its end in a word."""
+def attempt(
+    folder: Path, control: Control, *, approval: str = "approval", acts_first: bool = False
+) -> str:
+    """One protected call of the key, with the approval of that file, if any; its end in a word."""
     remote = Remote(folder / "acts")
-    granted = folder / "approval"
+    granted = folder / approval
     if acts_first:
         remote.act(KEY)
     act = (lambda: None) if acts_first else partial(remote.act, KEY)
@@ -155,6 +164,16 @@ def _calls(folder: Path, *, kind: type[SQLiteStateStore] = SQLiteStateStore) -> 
 def _twice(folder: Path, store: SQLiteStateStore) -> None:
     control = Control(POLICY, store)
     print(attempt(folder, control), attempt(folder, control), sep="\n")
+
+
+def _dies(folder: Path) -> int:
+    """Call once, and end without closing anything: what a failed commit wrote is found by others."""
+
+    def work(store: SQLiteStateStore) -> None:
+        print(attempt(folder, Control(POLICY, store)), flush=True)
+        die()
+
+    return _opened(folder, SQLiteStateStore, work)
 
 
 def _opened(
@@ -249,6 +268,7 @@ SCENARIOS: Mapping[str, Program] = MappingProxyType(
     {
         "call": _calls,
         "approval": _calls,
+        "dies": _dies,
         "resolve": _answers,
         "migrate": _migrates,
         "open": _opens,
