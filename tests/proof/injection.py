@@ -39,7 +39,7 @@ _SET_PTRACER, _ANY = 0x59616D61, -1
 
 
 def _nursery() -> int:
-    """Answer each line with a child's pid, and the line after it with how that child ended."""
+    """Have a child answer each line with its pid; answer the next line with how that child ended."""
     import ctrlrun.cli.answer
     import ctrlrun.cli.store  # noqa: F401  a command loads its module when it runs
 
@@ -52,7 +52,6 @@ def _nursery() -> int:
             os.close(opener)
             _end(_child, gate, Path(folder), name)
         os.close(gate)
-        print(pid, flush=True)
         sys.stdin.readline()
         os.close(opener)
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
@@ -60,8 +59,9 @@ def _nursery() -> int:
 
 
 def _child(gate: int, folder: Path, name: str) -> int:
-    """Wait until the pipe is closed, then be the program."""
+    """Say that it is there, wait until the pipe is closed, then be the program."""
     _let_be_traced()
+    os.write(1, f"{os.getpid()}\n".encode())
     for number, file in enumerate(("in", "out", "err")):
         os.dup2(os.open(folder / file, os.O_RDWR | os.O_CREAT, 0o600), number)
     os.read(gate, 1)
