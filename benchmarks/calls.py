@@ -3,8 +3,9 @@
     python benchmarks/calls.py [--calls 2000] [--folder DIR]
 
 The bare program writes the same rows in the same two transactions (the first with
-`synchronous=FULL`, the second with NORMAL), with every value ready before the clock starts: what
-it needs is the price of the disk and of SQLite, and the rest is ours. Both run in the same
+`synchronous=FULL`, the second with NORMAL), with no value to work out but the random ids, which
+decide how many pages of the indexes are touched: what it needs is the price of the disk and of
+SQLite, and the rest is ours. Both run in the same
 process, alternating in blocks, so that a slow moment of the machine hits both.
 """
 
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import multiprocessing
 import sqlite3
 import statistics
@@ -23,9 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from ctrlrun.action import Action, Principal
+from ctrlrun.clock import new_id
 from ctrlrun.control import Control
 from ctrlrun.errors import ActionDenied
 from ctrlrun.policy import Policy
+from ctrlrun.receipt import Receipt
+from ctrlrun.state.memory import InMemoryStateStore
 from ctrlrun.state.sqlite import SQLiteStateStore
 
 BLOCK = 50
@@ -91,6 +94,14 @@ class Ours:
             return
 
 
+def _a_receipt() -> Receipt:
+    """A receipt as a call of `Ours` leaves it: the store's indexes look into its document."""
+    control = Control(POLICY, InMemoryStateStore())
+    arguments = {"payment_id": "txn_0", "amount": 10_000}
+    action = Action("stripe.refund", arguments, Principal("refund-agent"))
+    return control.execute(action, lambda: {"id": "re_1"}, "refund:txn_0")
+
+
 class Bare:
     """The same rows, written by hand on the same schema with the same indexes."""
 
@@ -100,15 +111,16 @@ class Bare:
         self.db = sqlite3.connect(path, isolation_level=None)
         self.db.execute("PRAGMA busy_timeout=5000")
         self.numbers = itertools.count()
+        self.action_id = ""
         self.seq, self.head = self.db.execute("SELECT seq, hash FROM receipt_chain").fetchone()
-        self.document = json.dumps({"filler": "x" * 900})
+        self.document = _a_receipt().to_json()
         self.now = "2026-11-29T03:12:41.123456+00:00"
 
     def _event(self, kind: str, number: int, data: str) -> None:
         self.db.execute(
             "INSERT INTO events (ts, type, action_id, effect_key, approval_id, data_json)"
             " VALUES (?, ?, ?, ?, NULL, ?)",
-            (self.now, kind, f"act_{number:032x}", f"refund:txn_{number}", data),
+            (self.now, kind, self.action_id, f"refund:txn_{number}", data),
         )
 
     def _receipt(self, number: int, result: str) -> None:
@@ -119,8 +131,8 @@ class Bare:
             "INSERT INTO receipts (receipt_id, action_id, effect_key, result, json, ts, seq,"
             " prev_hash, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
-                f"ctr_{number:032x}",
-                f"act_{number:032x}",
+                new_id("ctr_"),
+                self.action_id,
                 f"refund:txn_{number}",
                 result,
                 self.document,
@@ -136,7 +148,8 @@ class Bare:
     def allowed(self) -> None:
         """The two transactions of a call with an effect key."""
         number = next(self.numbers)
-        key, action = f"refund:txn_{number}", f"act_{number:032x}"
+        key, action = f"refund:txn_{number}", new_id("act_")
+        self.action_id = action
         db = self.db
         db.execute("PRAGMA synchronous=FULL")
         db.execute("BEGIN IMMEDIATE")
@@ -173,6 +186,7 @@ class Bare:
     def denied(self) -> None:
         """The one transaction of a denied call."""
         number = next(self.numbers)
+        self.action_id = new_id("act_")
         db = self.db
         db.execute("PRAGMA synchronous=NORMAL")
         db.execute("BEGIN IMMEDIATE")

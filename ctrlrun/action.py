@@ -10,13 +10,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from json.encoder import encode_basestring as quoted
 from types import MappingProxyType
 from typing import Any
 
 from ctrlrun.canonical import (
     encode_plain,
     has_surrogate,
-    json_text,
     plain,
     sha256_of,
 )
@@ -135,9 +135,9 @@ def canonicalize(action: Action) -> bytes:
     principal = action.principal
     return (
         f'{{"arguments":{action.arguments_json}'
-        f',"environment":{json_text(action.environment)}'
-        f',"name":{json_text(action.name)}'
-        f',"principal":{{"agent":{json_text(principal.agent)},"user":{_text_or_null(principal.user)}}}'
+        f',"environment":{quoted(action.environment)}'
+        f',"name":{quoted(action.name)}'
+        f',"principal":{{"agent":{quoted(principal.agent)},"user":{_text_or_null(principal.user)}}}'
         f',"resource":{_text_or_null(action.resource)}'
         f',"schema":"{ACTION_SCHEMA}"}}'
     ).encode()
@@ -149,7 +149,7 @@ def action_hash(action: Action) -> str:
 
 
 def _text_or_null(value: str | None) -> str:
-    return "null" if value is None else json_text(value)
+    return "null" if value is None else quoted(value)
 
 
 def _set(target: object, name: str, value: object) -> None:

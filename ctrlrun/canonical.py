@@ -22,8 +22,15 @@ _DOCUMENT_DEPTH = MAX_DEPTH + 20  # room for what stands around an argument in a
 _INT_LIMIT = 10**4300  # CPython refuses to print or parse longer decimal integers by default
 
 
-def compact_encoder(*, sort_keys: bool, allow_nan: bool = True) -> Callable[[Any], str]:
+def compact_encoder(
+    *,
+    sort_keys: bool,
+    allow_nan: bool = True,
+    default: Callable[[Any], Any] | None = None,
+) -> Callable[[Any], str]:
     """An encoder of JSON values to text without spaces, with only the mandatory escapes.
+
+    `default` gives what stands for a value that JSON has no form for; without it, a TypeError.
 
     `JSONEncoder.encode` sets its C part up again for each text, which costs more than small texts
     do: here it is made once.
@@ -34,6 +41,7 @@ def compact_encoder(*, sort_keys: bool, allow_nan: bool = True) -> Callable[[Any
         sort_keys=sort_keys,
         allow_nan=allow_nan,
         separators=(",", ":"),
+        default=default,
     )
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
@@ -155,6 +163,8 @@ def _surrogate_path(value: Any, where: str) -> str:
 
 def has_surrogate(text: str) -> bool:
     """Whether `text` has a lone surrogate and so cannot be encoded as UTF-8."""
+    if text.isascii():
+        return False
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

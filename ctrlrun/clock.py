@@ -50,6 +50,8 @@ def in_utc(moment: datetime) -> datetime:
 
     Some hours at either end of the calendar have no date there: they are its first or last moment.
     """
+    if moment.tzinfo is UTC:
+        return moment
     try:
         return moment.astimezone(UTC)
     except OverflowError:

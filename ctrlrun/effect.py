@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctrlrun.canonical import has_surrogate, plain
+from ctrlrun.canonical import compact_encoder, has_surrogate, plain
 from ctrlrun.clock import LONGEST
 from ctrlrun.errors import EffectKeyError, InvalidArgument
 
@@ -154,11 +154,13 @@ def _repr(value: Any) -> str | dict[str, str]:
         return unrepresentable(value)
 
 
-_encode_result = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_repr).encode
+_encode_result = compact_encoder(sort_keys=False, default=_repr)
 
 
 def escape_surrogates(text: str) -> str:
     r"""Lone surrogates as `\ud800`: recording an outcome must not fail because of its text."""
+    if text.isascii():
+        return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar, cast
 
 from ctrlrun.clock import Clock
-from ctrlrun.receipt import Event, EventType, Receipt
+from ctrlrun.receipt import Event, EventType, Receipt, numbered
 from ctrlrun.sinks import EventSink, tell
 from ctrlrun.state import StateStore
 
@@ -29,7 +29,12 @@ class Written(Generic[T]):
 
 
 class Ledger:
-    """The events and receipts of one run of one unit, in order."""
+    """The events and receipts of one run of one unit, in order.
+
+    Events wait for `flush` (or a receipt, which comes after them) and go to the store together: one
+    transaction holds them all, so that nobody can see the difference. `hear` is told of each entry
+    as soon as it is written; without it, what is `heard` after the commit is in `written`.
+    """
 
     def __init__(
         self,
@@ -39,6 +44,7 @@ class Ledger:
         effect_key: str | None,
         *,
         hear: Callable[[Event | Receipt], None] | None,
+        heard: bool,
         receipts: bool,
     ) -> None:
         self.store = store
@@ -48,7 +54,9 @@ class Ledger:
         self._action_id = action_id
         self._effect_key = effect_key
         self._hear = hear
+        self._heard = heard
         self._receipts = receipts
+        self._pending: list[Event] = []
 
     def now(self) -> datetime:
         """The time of this step."""
@@ -66,12 +74,29 @@ class Ledger:
             Event(kind, self._action_id, self._clock(), data or {}, self._effect_key, approval_id)
         )
 
-    def append(self, event: Event) -> None:
-        """Append an event that was stamped before."""
-        self._keep(self.store.append_event(event))
+    def append(self, *events: Event) -> None:
+        """Append events that were stamped before."""
+        self._pending += events
+        if self._hear is not None:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand the store what it was not handed yet."""
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, []
+        together = getattr(self.store, "append_events", None)
+        if together is not None and self._hear is None:
+            ids = together(pending)
+            if self._heard:
+                self.written += map(numbered, pending, ids)
+            return
+        for event in pending:
+            self._keep(self.store.append_event(event))
 
     def receipt(self, receipt: Receipt) -> Receipt:
         """Chain and store a receipt; in the run that does without, hand it back as it is."""
+        self.flush()
         self.receipt_reached = True
         if not self._receipts:
             return receipt
@@ -133,10 +158,10 @@ class Journal:
         try:
             value: T = unit(attempt.run, durable=durable)
         except Exception as failure:
-            if not attempt.ledger.receipt_reached:
+            if not attempt.receipt_reached:
                 raise
             return self._write_without_receipt(unit, work, failure, durable=durable)
-        self._committed(attempt.ledger)
+        self._committed(attempt)
         return Written(value)
 
     def _write_without_receipt(
@@ -147,7 +172,7 @@ class Journal:
             value: T = unit(attempt.run, durable=durable)
         except Exception:
             raise failure from None
-        self._committed(attempt.ledger)
+        self._committed(attempt)
         return Written(value, failure)
 
     def _write_singly(self, work: Callable[[Ledger], T]) -> Written[T]:
@@ -173,17 +198,17 @@ class Journal:
             self._action_id,
             self._effect_key,
             hear=hear,
+            heard=bool(self._sinks),
             receipts=receipts,
         )
 
     def append_waiting(self, ledger: Ledger) -> None:
         """Append the waiting events; they stay waiting until the unit has committed."""
-        for event in self._waiting:
-            ledger.append(event)
+        ledger.append(*self._waiting)
 
-    def _committed(self, ledger: Ledger) -> None:
+    def _committed(self, attempt: _Attempt) -> None:
         self._waiting.clear()
-        for entry in ledger.written:
+        for entry in attempt.written:
             tell(self._sinks, entry)
 
 
@@ -202,13 +227,24 @@ class _Attempt:
         self._work = work
         self._receipts = receipts
         self._instead_of = instead_of
-        self.ledger = journal.ledger(receipts=receipts)
+        self._ledger: Ledger | None = None
+
+    @property
+    def written(self) -> list[Event | Receipt]:
+        """What the sinks are to hear of."""
+        return [] if self._ledger is None else self._ledger.written
+
+    @property
+    def receipt_reached(self) -> bool:
+        """Whether it came as far as a receipt."""
+        return self._ledger is not None and self._ledger.receipt_reached
 
     def run(self) -> Any:
-        self.ledger = self._journal.ledger(receipts=self._receipts)
-        self._journal.append_waiting(self.ledger)
-        result = self._work(self.ledger)
-        if self._instead_of is not None and not self.ledger.receipt_reached:
+        ledger = self._ledger = self._journal.ledger(receipts=self._receipts)
+        self._journal.append_waiting(ledger)
+        result = self._work(ledger)
+        ledger.flush()
+        if self._instead_of is not None and not ledger.receipt_reached:
             # The store moved in between and the work took another path, perhaps one that starts
             # the executor. The call has failed already: nothing of that path may stay.
             raise self._instead_of

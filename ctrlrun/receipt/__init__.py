@@ -20,6 +20,7 @@ from ctrlrun.receipt.events import (
     EventType,
     event_data_json,
     event_type,
+    numbered,
 )
 from ctrlrun.receipt.receipts import (
     RECEIPT_SCHEMA,
@@ -50,6 +51,7 @@ __all__ = [
     "iso_timestamp",
     "link",
     "new_receipt_id",
+    "numbered",
     "parse_head",
     "principal_document",
     "principal_from_document",

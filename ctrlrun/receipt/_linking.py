@@ -1,13 +1,13 @@
-"""The two texts of a receipt's document, written in one pass: canonical to hash, and as stored.
+"""The two texts of a receipt's document: canonical to hash, and as stored.
 
-A receipt is linked inside the second transaction of every protected call. Walking and encoding its
-document twice was a third of that call's own time; here each value becomes text once. What this
-pass does not know goes the long way, which also words every refusal.
+A receipt is linked inside the second transaction of every protected call. Walking its document was
+a third of that call's own time; here the values that can only be plain are not walked. What this
+way does not know goes the long one, which also words every refusal.
 """
 
 from __future__ import annotations
 
-from json.encoder import encode_basestring as quoted
+from operator import itemgetter
 from typing import Any
 
 from ctrlrun.canonical import (
@@ -48,13 +48,11 @@ _KEYS = (
     "policy_version",
     "controls",
 )
-_NAMES = tuple(f'"{key}":' for key in _KEYS)
-_SORTED = sorted(range(len(_KEYS)), key=_KEYS.__getitem__)
-_PRINCIPAL = _KEYS.index("principal")
-_ARGUMENTS = _KEYS.index("arguments")
-_WOULD_HAVE = _KEYS.index("would_have")
-_CONTROLS = _KEYS.index("controls")
-_SMALL = 2**63
+_TEXTS = tuple(
+    key for key in _KEYS if key not in ("principal", "arguments", "would_have", "controls")
+)
+_texts_of = itemgetter(*_TEXTS)
+_PLAIN = frozenset({str, int, type(None)})
 _DEPTH = MAX_DEPTH + 20
 
 _stored_text = compact_encoder(sort_keys=False)
@@ -72,62 +70,25 @@ def document_texts(document: dict[str, Any]) -> tuple[str, str]:
 
     Raises InvalidArgument for what has no canonical form.
     """
-    if tuple(document) == _KEYS:
-        texts = _quickly(list(document.values()))
-        if texts is not None:
-            return texts
+    if _is_plain(document):
+        try:
+            canonical = json_text(document)
+            if not has_surrogate(canonical):
+                return canonical, _stored_text(document)
+        except ValueError:
+            pass  # an integer that the interpreter does not print
     stored = plain(document, "receipt", max_depth=_DEPTH)
     return encode_plain(stored, "receipt"), _stored_text(stored)
 
 
-def _quickly(values: list[Any]) -> tuple[str, str] | None:
-    """The texts of a document whose keys are `_KEYS`; None when a value is not what is expected."""
-    nested = _nested(values)
-    if nested is None:
-        return None
-    for index in nested:
-        values[index] = None
-    pieces = []
-    for name, value in zip(_NAMES, values, strict=True):
-        if type(value) is str:
-            pieces.append(name + quoted(value))
-        elif value is None:
-            pieces.append(name + "null")
-        elif type(value) is int and -_SMALL < value < _SMALL:
-            pieces.append(f"{name}{value}")
-        else:
-            return None
-    stored = pieces.copy()
-    for index, value in nested.items():
-        text = json_text(value)
-        pieces[index] = _NAMES[index] + text
-        stored[index] = _NAMES[index] + (text if _is_sorted(value) else _stored_text(value))
-    canonical = f"{{{','.join([pieces[index] for index in _SORTED])}}}"
-    if not canonical.isascii() and has_surrogate(canonical):
-        return None
-    return canonical, f"{{{','.join(stored)}}}"
+def _is_plain(document: dict[str, Any]) -> bool:
+    """Whether it is a document of ours, of plain values: what is nested in it is made plain here.
 
-
-def _is_sorted(value: Any) -> bool:
-    """Whether a value is certain to have one text: no containers in it, its keys in order."""
-    if type(value) is dict:
-        names = list(value)
-        return names == sorted(names) and not any(
-            type(item) in (dict, list) for item in value.values()
-        )
-    return type(value) is list and not value
-
-
-def _nested(values: list[Any]) -> dict[int, Any] | None:
-    """The values that are more than a text or a number, as plain ones, by their place."""
-    nested = {
-        # A Principal let nothing in that is not plain.
-        _PRINCIPAL: values[_PRINCIPAL],
-        _ARGUMENTS: plain(values[_ARGUMENTS], "receipt.arguments", max_depth=_DEPTH - 1),
-    }
-    if values[_WOULD_HAVE] is not None:
-        nested[_WOULD_HAVE] = plain(values[_WOULD_HAVE], "receipt.would_have", max_depth=_DEPTH - 1)
-    if any(type(control) is not str for control in values[_CONTROLS]):
-        return None
-    nested[_CONTROLS] = values[_CONTROLS]
-    return nested
+    A Principal let nothing in that is not plain.
+    """
+    if tuple(document) != _KEYS or not _PLAIN.issuperset(map(type, _texts_of(document))):
+        return False
+    for name in ("arguments", "would_have"):
+        if document[name]:
+            document[name] = plain(document[name], f"receipt.{name}", max_depth=_DEPTH - 1)
+    return all(type(control) is str for control in document["controls"])

@@ -79,6 +79,19 @@ class Event:
         return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"))
 
 
+def numbered(event: Event, event_id: int | None) -> Event:
+    """The event with the id that it was given."""
+    return Event(
+        event.type,
+        event.action_id,
+        event.ts,
+        event.data,
+        event.effect_key,
+        event.approval_id,
+        event_id,
+    )
+
+
 def event_data_json(event: Event) -> str:
     """The event's data as the text that a store keeps.
 

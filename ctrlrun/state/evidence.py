@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ctrlrun.errors import DamagedRow, InvalidArgument
-from ctrlrun.receipt import Event, Receipt, event_data_json, link
+from ctrlrun.receipt import Event, Receipt, event_data_json, link, numbered
 from ctrlrun.state.core import Reads, Writes
 from ctrlrun.state.rows import (
     EVENT_COLUMNS,
@@ -57,24 +59,22 @@ class EvidenceWrites(EvidenceReads, Writes):
 
         Raises InvalidArgument for data that JSON has no form for, or a time without an offset.
         """
-        values = (
-            column_time(event.ts),
-            str(event.type),
-            event.action_id,
-            event.effect_key,
-            event.approval_id,
-            event_data_json(event),
-        )
-        event_id = self._write(lambda session: session.insert(_APPEND, values, "event_id"))
-        return Event(
-            event.type,
-            event.action_id,
-            event.ts,
-            event.data,
-            event.effect_key,
-            event.approval_id,
-            event_id,
-        )
+        (event_id,) = self._append((event,))
+        return numbered(event, event_id)
+
+    def append_events(self, events: Sequence[Event]) -> Sequence[int | None]:
+        """Append several events in order, as `append_event` does with each: the ids they were given.
+
+        One statement writes them all.
+        """
+        if type(self).append_event is not EvidenceWrites.append_event:
+            return [self.append_event(event).event_id for event in events]  # it sees each of them
+        return self._append(events) if events else ()
+
+    def _append(self, events: Sequence[Event]) -> Sequence[int]:
+        values = [value for event in events for value in _columns(event)]
+        sql = _APPEND + ", (?, ?, ?, ?, ?, ?)" * (len(events) - 1)
+        return self._write(lambda session: session.insert(sql, values, "event_id"))
 
     def put_receipt(self, receipt: Receipt) -> Receipt:
         """Store a receipt as the next of the chain; returns it with `seq`, `prev_hash`, `hash`.
@@ -106,6 +106,17 @@ class EvidenceWrites(EvidenceReads, Writes):
             return chained
 
         return self._write(step)
+
+
+def _columns(event: Event) -> tuple[str | None, ...]:
+    return (
+        column_time(event.ts),
+        str(event.type),
+        event.action_id,
+        event.effect_key,
+        event.approval_id,
+        event_data_json(event),
+    )
 
 
 def _stored(session: Session, receipt_id: str) -> Receipt:

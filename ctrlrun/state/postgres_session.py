@@ -6,13 +6,13 @@ stand between transactions. Loads the driver when the first connection is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ctrlrun.errors import InvalidArgument, MissingDependency
 from ctrlrun.state.postgres_dialect import spelled
-from ctrlrun.state.session import Cursor, EffectChange, Row, Session, Values
+from ctrlrun.state.session import EffectChange, Row, Session, Values
 
 if TYPE_CHECKING:
     import psycopg
@@ -166,17 +166,13 @@ class PostgresSession(Session):
 
     # --- statements ------------------------------------------------------------------------------
 
-    def execute(self, sql: str, values: Values = ()) -> Cursor:
-        return self._write(sql, values)
+    def insert(self, sql: str, values: Values, key: str) -> Sequence[int]:
+        rows = self.execute(f"{sql} RETURNING {key}", values).fetchall()
+        numbers = [int(row[0]) for row in rows]
+        self.trace = replace(self.trace, event_id=numbers[-1])
+        return numbers
 
-    def insert(self, sql: str, values: Values, key: str) -> int:
-        row = self._write(f"{sql} RETURNING {key}", values).fetchone()
-        assert row is not None
-        number = int(row[0])
-        self.trace = replace(self.trace, event_id=number)
-        return number
-
-    def _write(self, sql: str, values: Values) -> psycopg.Cursor[Any]:
+    def execute(self, sql: str, values: Values = ()) -> psycopg.Cursor[Any]:
         if self.broken is not None:
             raise self.broken
         cursor = self._run(sql, values, "stored")

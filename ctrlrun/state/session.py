@@ -114,8 +114,8 @@ class Session(ABC):
         """A statement that writes, inside a transaction."""
 
     @abstractmethod
-    def insert(self, sql: str, values: Values, key: str) -> int:
-        """An insert whose row is given a number by the database, in the column `key`."""
+    def insert(self, sql: str, values: Values, key: str) -> Sequence[int]:
+        """An insert whose rows are given numbers by the database, in the column `key`: those numbers."""
 
     @abstractmethod
     def rows(self, sql: str, values: Values = ()) -> list[Row]:

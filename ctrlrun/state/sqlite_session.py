@@ -7,7 +7,7 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from ctrlrun.effect import escape_surrogates
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.state.dialect import Filter, Order
-from ctrlrun.state.session import Cursor, Row, Session, Values
+from ctrlrun.state.session import Row, Session, Values
 from ctrlrun.state.sqlite_tally import FACTS, TALLY_INDEX
 
 T = TypeVar("T")
@@ -236,15 +236,14 @@ class SQLiteSession(Session):
 
     # --- statements ------------------------------------------------------------------------------
 
-    def execute(self, sql: str, values: Values = ()) -> Cursor:
-        return self._write(sql, values)
+    def insert(self, sql: str, values: Values, key: str) -> Sequence[int]:
+        cursor = self.execute(sql, values)
+        last = cursor.lastrowid
+        assert last is not None
+        # Nobody else writes meanwhile, so the rows of one statement have numbers without a gap.
+        return range(last - cursor.rowcount + 1, last + 1)
 
-    def insert(self, sql: str, values: Values, key: str) -> int:
-        event_id = self._write(sql, values).lastrowid
-        assert event_id is not None
-        return event_id
-
-    def _write(self, sql: str, values: Values) -> sqlite3.Cursor:
+    def execute(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         if self.broken is not None:
             raise self.broken
         try:

@@ -6,27 +6,11 @@ import random
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
-SECTOR = 512
-
-
-class Change(NamedTuple):
-    """Bytes written at an offset; a truncation to the offset when `data` is None."""
-
-    offset: int
-    data: bytes | None
-
-
-def _apply(image: bytearray, change: Change) -> None:
-    if change.data is None:
-        del image[change.offset :]
-        return
-    if len(image) < change.offset:
-        image.extend(bytes(change.offset - len(image)))
-    image[change.offset : change.offset + len(change.data)] = change.data
+from tests.proof.platter import SECTOR, Change
 
 
 class Disk(apsw.VFS):
@@ -71,7 +55,7 @@ class Disk(apsw.VFS):
                 kept[-1] = Change(kept[-1].offset, torn)
             now = bytearray(image)
             for change in kept:
-                _apply(now, change)
+                change.apply(now)
             left[path] = bytes(now)
         return left
 
@@ -105,7 +89,7 @@ class File(apsw.VFSFile):
         if self.disk.dead:
             raise apsw.IOError("the power is out")
         for change in self.disk.loose[self.path]:
-            _apply(self.disk.synced[self.path], change)
+            change.apply(self.disk.synced[self.path])
         self.disk.loose[self.path].clear()
 
 

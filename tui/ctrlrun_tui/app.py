@@ -6,9 +6,11 @@ declared in `actions`, and done by the method `do_<name>` here when it is about 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -25,7 +27,16 @@ from ctrlrun_tui.cards.memory import CardMemory
 from ctrlrun_tui.clipboard import copy_sequence
 from ctrlrun_tui.data.models import Role, Row
 from ctrlrun_tui.driver import lasting
-from ctrlrun_tui.ending import HUNG_UP, INTERNAL, INTERRUPTED, UNUSABLE, failed, internal
+from ctrlrun_tui.ending import (
+    HUNG_UP,
+    INTERNAL,
+    INTERRUPTED,
+    UNUSABLE,
+    WORKERS,
+    failed,
+    internal,
+    leave,
+)
 from ctrlrun_tui.following import FollowingApp
 from ctrlrun_tui.frames import thinning
 from ctrlrun_tui.layout import HORIZONTAL_BREAKPOINTS, VERTICAL_BREAKPOINTS, Layout, layout_for
@@ -304,6 +315,10 @@ class ConsoleApp(FollowingApp, inherit_bindings=False):
 
 def run(options: Options) -> int:
     """Run a sitting; its exit code. What ends it early is said in one line on stderr."""
+    return leave(_sit(options))
+
+
+def _sit(options: Options) -> int:
     sitting: Sitting | None = None
     try:
         check_terminal(options)
@@ -328,7 +343,27 @@ def _run(sitting: Sitting, options: Options) -> int:
         return draw(app, options)
     for name in ("COLUMNS", "LINES"):  # exported, they would hide every later size of the window
         os.environ.pop(name, None)
-    app.run(mouse=not options.no_mouse)
+    _run_on_its_loop(app, mouse=not options.no_mouse)
     if app.crash is not None:
         return failed(app.crash, INTERNAL)
     return app.return_code or 0
+
+
+def _run_on_its_loop(app: ConsoleApp, *, mouse: bool) -> None:
+    """As `asyncio.run`, which would wait for the threads that read as long as a database hangs."""
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix=WORKERS))
+    try:
+        app.run(mouse=mouse, loop=loop)
+    finally:
+        loop.run_until_complete(_end_tasks())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+async def _end_tasks() -> None:
+    """Cancel what is left on the loop, and let it end."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)

@@ -136,4 +136,4 @@ class DataThread(threading.Thread):
         if self._feed is not None:
             self._feed.stop()
         if self.is_alive() and self is not threading.current_thread():
-            self.join(timeout=5)
+            self.join(timeout=2)  # a database may hang
