@@ -21,7 +21,7 @@ from ctrlrun.operator.verbs import Outcome, RevokeOutcome
 from ctrlrun.receipt import Event
 from ctrlrun.sinks import EventSink, JSONLEventSink
 from ctrlrun.state import PagedReader, UnitStateStore
-from ctrlrun.state.location import StoreLocation, open_reader, open_writer
+from ctrlrun.state.location import KeptReaders, StoreLocation, open_reader, open_writer
 
 
 class ReadingDesk:
@@ -30,6 +30,12 @@ class ReadingDesk:
     def __init__(self, location: StoreLocation, *, clock: Clock = utc_now) -> None:
         self.location = location
         self.clock = clock
+        self._kept: KeptReaders | None = None
+
+    def keep_connections(self) -> KeptReaders:
+        """From now on keep a server's connections open between reads, until this is closed."""
+        self._kept = KeptReaders(self.location, clock=self.clock)
+        return self._kept
 
     @property
     def events_path(self) -> Path | None:
@@ -41,6 +47,8 @@ class ReadingDesk:
 
         Raises StoreNotFound, SchemaMismatch or InvalidArgument when there is no store to read.
         """
+        if self._kept is not None:
+            return self._kept.reader()
         return open_reader(self.location, clock=self.clock)
 
 

@@ -31,8 +31,11 @@ STALE_AFTER = 3
 """Reads that must be missed in a row before what is on the screen counts as stale."""
 
 PERIOD_S = 0.125
-"""The shortest time between two polls of the store, unless somebody wakes the feed."""
+"""Between two polls of the store, where nothing tells of its changes."""
 
+# What stirs is looked at at once, and at most eight times a second: one poll each `_SPACE_S`, and
+# one that was saved up meanwhile.
+_SPACE_S = 1 / 6
 _QUIET_PERIOD_S = 0.25  # with a watcher at work, while nothing stirs
 _RETRIES_S = (0.25, 0.5, 1.0, 2.0, 3.0)
 _GRACE_S = 2.0
@@ -142,6 +145,7 @@ class Feed:
         self._good_at = clock()
         self._good_monotonic: float | None = None
         self._polled = -1.0
+        self._crowded = 0.0  # when a poll would be one of an even row, `_SPACE_S` apart
         self._more = False
         self._wakened = threading.Condition()
         self._woken = self._stirred = self._stopped = False
@@ -196,6 +200,7 @@ class Feed:
         with self._wakened:
             woken, self._woken, self._stirred = self._woken, False, False
         self._polled = self._monotonic()
+        self._crowded = min(max(self._crowded, self._polled), self._polled + _SPACE_S) + _SPACE_S
         # The file first: whoever writes it has committed before, so the store, read afterwards,
         # knows all that the file says.
         told = FileRead() if self._file is None else self._file.read()
@@ -238,8 +243,9 @@ class Feed:
             return self._next_try
         # Files tell nothing of a store that is elsewhere.
         watches = self._watcher if self._listener is None else self._listener
-        quiet = watches.is_alive and not self._stirred
-        return self._polled + (_QUIET_PERIOD_S if quiet else PERIOD_S)
+        if self._stirred:
+            return self._crowded - _SPACE_S
+        return self._polled + (_QUIET_PERIOD_S if watches.is_alive else PERIOD_S)
 
     def _read_store(self, *, woken: bool) -> StoreRead | None:
         """What the store has, None while it is out of reach."""

@@ -67,9 +67,11 @@ class Dialect(Protocol):
         """The receipts as they are named where the index over `tally_facts` is to be read."""
         ...
 
-    @property
-    def keeps_used_receipts(self) -> str:
-        """Behind an INSERT of a receipt: what makes a used id no error, where that is told so."""
+    def moving_head(self, put: str) -> str | None:
+        """The INSERT of a receipt, moving the head of the chain too; no row for a used id.
+
+        None where one statement cannot do both: there a used id is an error.
+        """
         ...
 
     @property

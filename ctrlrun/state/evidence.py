@@ -98,11 +98,13 @@ class EvidenceWrites(EvidenceReads, Writes):
                 chained.prev_hash,
                 chained.hash,
             )
-            # The receipt first: where it is refused (a used id), the head has not moved.
-            put = _PUT + self._dialect.keeps_used_receipts
-            if session.execute(put, values).rowcount != 1:
+            # The head never moves without the receipt, which may be refused (a used id).
+            both = self._dialect.moving_head(_PUT)
+            if both is None:
+                session.execute(_PUT, values)
+                session.execute(_MOVE_HEAD, (chained.seq, chained.hash))
+            elif session.execute(both, values).rowcount != 1:
                 return _stored(session, chained.receipt_id)
-            session.execute(_MOVE_HEAD, (chained.seq, chained.hash))
             return chained
 
         return self._write(step)

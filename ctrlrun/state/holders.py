@@ -66,4 +66,4 @@ class HolderWrites(HolderReads, Writes):
 def _put(session: Session, sql: str, values: Values) -> None:
     """Where the table is missing, or is not ours to write, a call goes on without it."""
     if session.takes_rows(_TABLE):
-        session.execute(sql, values)
+        session.execute_later(sql, values)

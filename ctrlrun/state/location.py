@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -24,6 +25,7 @@ from ctrlrun.state.sqlite import ExistingSQLiteStore, SQLiteReader
 from ctrlrun.state.sqlite_open import applied_steps, check_path
 
 if TYPE_CHECKING:
+    from ctrlrun.state.postgres import KeptReader
     from ctrlrun.state.postgres_listen import Listener
 
 STORE_URL_VARIABLE = "CTRLRUN_STORE_URL"
@@ -108,6 +110,42 @@ def open_reader(location: StoreLocation, *, clock: Clock) -> PagedReader:
 
     with _reaching(location):
         return PostgresReader(location.url, clock=clock, schema=location.schema)
+
+
+class KeptReaders:
+    """Readers of one store for a sitting that reads often, from any of its threads.
+
+    Connecting to a server takes longer than most reads: its connections are kept until `close`,
+    and the store is looked at again for each use. A file is opened each time.
+    """
+
+    def __init__(self, location: StoreLocation, *, clock: Clock) -> None:
+        self._location = location
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: KeptReader | None = None
+
+    def reader(self) -> PagedReader:
+        """As `open_reader`; closing it gives it back."""
+        if self._location.path is not None:
+            return open_reader(self._location, clock=self._clock)
+        with _reaching(self._location):
+            return self._opened().again()
+
+    def _opened(self) -> KeptReader:
+        from ctrlrun.state.postgres import KeptReader
+
+        with self._lock:
+            if self._kept is None:
+                location = self._location
+                self._kept = KeptReader(location.url, clock=self._clock, schema=location.schema)
+            return self._kept
+
+    def close(self) -> None:
+        """Close what was kept."""
+        with self._lock:
+            if self._kept is not None:
+                self._kept.end()
 
 
 def open_listener(location: StoreLocation, heard: Callable[[], None]) -> Listener | None:
@@ -220,6 +258,7 @@ def _blank(variable: str, what: str) -> InvalidArgument:
 
 __all__ = [
     "STORE_URL_VARIABLE",
+    "KeptReaders",
     "StoreLocation",
     "locate",
     "masked",

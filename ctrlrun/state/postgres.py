@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from typing import Self
 
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.state import postgres_open
@@ -119,6 +120,26 @@ class PostgresReader(_Opened, FollowedDelegations, SettledPages, RelationalReade
             url, schema, lambda c: postgres_open.check_ready(c, self.schema)
         )
         super().__init__(sessions, dialect, clock)
+
+
+class KeptReader(PostgresReader):
+    """A reader for all the threads of somebody who reads often: its connections stay open.
+
+    `again` begins a use, as opening does, at the price of a look; `close` ends one, `end` all.
+    """
+
+    def again(self) -> Self:
+        """The reader, once the store was found as it has to be; raises as opening it does."""
+        with self._sessions.current() as session:
+            session.look(lambda connection: postgres_open.check_ready(connection, self.schema))
+        return self
+
+    def close(self) -> None:
+        """End a use; the connection waits for the next."""
+
+    def end(self) -> None:
+        """Close the connections."""
+        super().close()
 
 
 def migrate(url: str, schema: str, clock: Clock) -> tuple[str, ...]:

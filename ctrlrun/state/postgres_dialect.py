@@ -70,7 +70,6 @@ class PostgresDialect:
     tally_index: str = ""
     tally_source: str = "receipts"
     whole: str = " OFFSET 0"
-    keeps_used_receipts: str = " ON CONFLICT (receipt_id) DO NOTHING"
     first_tie: str = ""
     last_tie: str = "\U0010ffff"
 
@@ -82,6 +81,12 @@ class PostgresDialect:
     def tally_facts(self) -> str:
         # An old server reads none by itself: then each document is read singly.
         return _FACTS if self.server_version >= _JSON_CHECKED_SINCE else "NULL::text"
+
+    def moving_head(self, put: str) -> str | None:
+        return (
+            f"WITH put AS ({put} ON CONFLICT (receipt_id) DO NOTHING RETURNING seq, hash) "
+            "UPDATE receipt_chain SET seq = put.seq, hash = put.hash FROM put WHERE id = 1"
+        )
 
     def storable(self, text: str) -> str:
         return escape_surrogates(text).replace("\0", "\\u0000")

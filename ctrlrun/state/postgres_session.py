@@ -25,6 +25,8 @@ Connection = Any
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _LAG = f"{_BEGIN}; SET LOCAL synchronous_commit TO off"
 _SYNC = f"{_BEGIN}; SET LOCAL synchronous_commit TO on"
+_TAKE_ALONG = ("INSERT ", "UPDATE ", "DELETE ")
+"""Statements that another write may be part of, as `WITH noted AS (...)`."""
 _NEVER_COMMITTED = ("40001", "40P01")
 _HELD_TWICE = "continuations_by_value"
 
@@ -77,6 +79,8 @@ class PostgresSession(Session):
         self.backend: int = 0
         self._server_lags = False
         self._writable: set[str] = set()
+        self._waiting: tuple[str, Values] | None = None
+        """A write that becomes part of the next one, which saves a round trip."""
 
     # --- the connection --------------------------------------------------------------------------
 
@@ -123,6 +127,7 @@ class PostgresSession(Session):
         if durable:
             statement = _SYNC if self._server_lags else _BEGIN
         self._again(lambda: self.connection.execute(statement))
+        self._waiting = None
         self.active = True
         self.broken = None
         self.lost = None
@@ -131,6 +136,7 @@ class PostgresSession(Session):
     def commit(self) -> None:
         if self.broken is not None:
             raise self.broken
+        self._send_waiting()
         try:
             ended = self.connection.execute("COMMIT").statusmessage
         except driver().Error as error:
@@ -153,8 +159,18 @@ class PostgresSession(Session):
 
     def nested(self, work: Callable[[], T]) -> T:
         before = self.trace
+
+        def whole() -> T:
+            try:
+                value = work()
+                self._send_waiting()
+            except BaseException:
+                self._waiting = None  # taken back unsent
+                raise
+            return value
+
         try:
-            return super().nested(work)
+            return super().nested(whole)
         except BaseException:
             self.trace = before
             raise
@@ -175,27 +191,47 @@ class PostgresSession(Session):
     def execute(self, sql: str, values: Values = ()) -> psycopg.Cursor[Any]:
         if self.broken is not None:
             raise self.broken
+        if not sql.startswith(_TAKE_ALONG):
+            self._send_waiting()
+        elif self._waiting is not None:
+            note, noted = self._waiting
+            sql, values = f"WITH noted AS ({note}) {sql}", (*noted, *values)
         cursor = self._run(sql, values, "stored")
+        self._waiting = None
         if cursor.rowcount > 0:
             self.writes += 1
         return cursor
+
+    def execute_later(self, sql: str, values: Values = ()) -> None:
+        if self.broken is not None:
+            raise self.broken
+        self._send_waiting()
+        _check(values, "stored")
+        self._waiting = (sql, values)
+        self.writes += 1
+
+    def _send_waiting(self) -> None:
+        """Send the write that waits by itself: before a read, which may ask for it, or an end."""
+        if self._waiting is None:
+            return
+        if self.broken is not None:
+            raise self.broken
+        self._run(*self._waiting, "stored")
+        self._waiting = None
 
     def rows(self, sql: str, values: Values = ()) -> list[Row]:
         if not self.active:
             return self._again(lambda: self._run(sql, values, "looked up").fetchall())
         if self.broken is not None:
             raise self.broken
+        self._send_waiting()
         return self._run(sql, values, "looked up").fetchall()
 
     def _run(self, sql: str, values: Values, what: str) -> psycopg.Cursor[Any]:
-        for value in values:
-            if isinstance(value, str) and "\0" in value:
-                raise InvalidArgument(f"a value cannot be {what}: it holds a NUL character")
+        _check(values, what)
         errors = driver()
         try:
             return self.connection.execute(spelled(sql, self.schema), values or None)
-        except UnicodeEncodeError as error:
-            raise InvalidArgument(f"a value cannot be {what}: {error}") from None
         except errors.Error as error:
             if self.active and self.broken is None:
                 self.broken = error  # the server takes nothing more in this transaction
@@ -207,6 +243,10 @@ class PostgresSession(Session):
                     "another effect is waiting for the same continuation"
                 ) from error
             raise
+
+    def look(self, look: Callable[[Connection], object]) -> None:
+        """Let somebody look at the database outside of a transaction."""
+        self._again(lambda: look(self.connection))
 
     def _again(self, run: Callable[[], T]) -> T:
         """`run`, once more where the connection turns out to be gone: nothing was begun on it."""
@@ -278,3 +318,16 @@ class PostgresSession(Session):
             (backend,),
         )
         return bool(found)
+
+
+def _check(values: Values, what: str) -> None:
+    """InvalidArgument for a text that no Postgres can hold."""
+    for value in values:
+        if not isinstance(value, str):
+            continue
+        if "\0" in value:
+            raise InvalidArgument(f"a value cannot be {what}: it holds a NUL character")
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"a value cannot be {what}: {error}") from None

@@ -113,6 +113,14 @@ class Session(ABC):
     def execute(self, sql: str, values: Values = ()) -> Cursor:
         """A statement that writes, inside a transaction."""
 
+    def execute_later(self, sql: str, values: Values = ()) -> None:
+        """A statement that writes, and whose outcome nobody asks for: it may go with the next write.
+
+        No other statement may write its table. Where it fails is then told there, and at the latest
+        before the commit.
+        """
+        self.execute(sql, values)
+
     @abstractmethod
     def insert(self, sql: str, values: Values, key: str) -> Sequence[int]:
         """An insert whose rows are given numbers by the database, in the column `key`: those numbers."""

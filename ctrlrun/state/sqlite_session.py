@@ -334,9 +334,11 @@ class SQLiteDialect:
     tally_index: str = TALLY_INDEX
     tally_source: str = f"receipts INDEXED BY {TALLY_INDEX}"
     whole: str = " LIMIT -1"
-    keeps_used_receipts: str = ""
     first_tie: int = 0
     last_tie: int = 2**63 - 1
+
+    def moving_head(self, put: str) -> str | None:
+        return None
 
     def storable(self, text: str) -> str:
         return escape_surrogates(text)

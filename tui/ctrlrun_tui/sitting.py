@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -111,6 +111,7 @@ def open_sitting(options: Options, environ: Mapping[str, str]) -> Sitting:
             if options.read_only
             else Desk(location, who, clock=clock, extend=False)
         )
+        started.enter_context(closing(desk.keep_connections()))
         desk.reader().close()  # refuses what cannot be read, before the screen is taken over
         no_color = bool(environ.get("NO_COLOR"))
         return Sitting(

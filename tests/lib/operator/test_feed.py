@@ -446,17 +446,30 @@ def timed(call: Callable[[], bool]) -> tuple[bool, float]:
     return call(), time.monotonic() - started
 
 
-def test_polls_are_no_denser_than_eight_a_second(stage: Stage) -> None:
-    feed = stage.feed(monotonic=time.monotonic)
+def test_what_stirs_is_looked_at_at_once(stage: Stage) -> None:
+    now = 100.0
+    feed = stage.feed(monotonic=lambda: now)
+    feed.poll()
+    now += 0.01
+    feed._stir()
+    assert feed.wait(10)  # or the clock that stands still would keep it waiting
 
-    def poll_and_wait() -> bool:
-        feed.poll()
+
+@pytest.mark.parametrize("quiet_before", [0.0, 0.3, 60.0])
+def test_polls_are_no_denser_than_eight_a_second(stage: Stage, quiet_before: float) -> None:
+    """However much stirs, and however long nothing did before."""
+    now = 100.0
+    feed = stage.feed(monotonic=lambda: now)
+    polls = []
+    for number in range(40):
         feed._stir()
-        return feed.wait(10)
-
-    result, passed = timed(poll_and_wait)
-    assert result
-    assert PERIOD_S <= passed < 5
+        now = max(now, feed._due())
+        if number == 20:
+            now += quiet_before
+        feed.poll()
+        polls.append(now)
+    assert all(later - first >= 0.999 for first, later in zip(polls, polls[8:], strict=False))
+    assert polls[1] == polls[0]
 
 
 def test_it_is_woken_from_another_thread(stage: Stage) -> None:
