@@ -129,7 +129,7 @@ def create(path: Path, clock: Clock, connect: Connect) -> None:
     try:
         _make_file(beside, target)
         _build(beside, clock, connect)
-        _sync(beside)
+        _sync(beside, target)
         _publish(beside, target)
     finally:
         for suffix in ("", "-journal", "-wal", "-shm"):
@@ -188,13 +188,15 @@ def _publish(beside: Path, target: Path) -> None:
             _make_file(target, target)
 
 
-def _sync(path: Path) -> None:
-    """Have the file, or the directory's entries, on disk."""
+def _sync(path: Path, shown: Path | None = None) -> None:
+    """Have the file, or the directory's entries, on disk; an error names what it was for."""
     try:
         handle = os.open(path, os.O_RDONLY)
     except PermissionError:
         return  # a directory that may be passed but not listed; on Windows, any
     try:
         os.fsync(handle)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(shown or path)) from None
     finally:
         os.close(handle)

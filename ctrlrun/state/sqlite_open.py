@@ -22,6 +22,7 @@ from ctrlrun.state.sqlite_session import (
     is_busy,
     open_connection,
     patiently,
+    renamed,
 )
 
 MIN_SQLITE_VERSION = (3, 35, 0)
@@ -155,11 +156,7 @@ def _named(error: sqlite3.DatabaseError, path: Path) -> Exception:
         reason = (
             "its folder is read-only, and even to read it SQLite writes beside it; copy it first"
         )
-    named = type(error)(f"cannot open {str(path)!r}: {reason}")
-    if code:
-        named.sqlite_errorcode = code
-        named.sqlite_errorname = error.sqlite_errorname
-    return named
+    return renamed(error, f"cannot open {str(path)!r}: {reason}")
 
 
 def peek(path: Path, connect: Connect, ask: Callable[[Found, str], object]) -> None:

@@ -64,6 +64,15 @@ def is_busy(error: sqlite3.Error) -> bool:
     return code is not None and code & 0xFF == sqlite3.SQLITE_BUSY
 
 
+def renamed(error: sqlite3.Error, message: str) -> sqlite3.Error:
+    """The error with another message: of the same class, with what SQLite calls it."""
+    said = type(error)(message)
+    if getattr(error, "sqlite_errorcode", None) is not None:
+        said.sqlite_errorcode = error.sqlite_errorcode
+        said.sqlite_errorname = error.sqlite_errorname
+    return said
+
+
 def patiently(run: Callable[[], T]) -> T:
     """`run`, repeated while another process holds the lock, for 5 s; then its error.
 
@@ -185,14 +194,17 @@ class SQLiteSession(Session):
 
     def begin(self, *, durable: bool) -> None:
         connection = self.connection
-        if connection.in_transaction:  # an interrupt fell between two of our steps
-            connection.execute("ROLLBACK")
         wanted = "FULL" if self._is_full(durable=durable) else "NORMAL"
-        if wanted != self._synchronous:
-            # The first statement of a connection reads the schema, and may have to wait for that.
-            patiently(lambda: connection.execute(f"PRAGMA synchronous={wanted}"))
-            self._synchronous = wanted
-        patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+        try:
+            if connection.in_transaction:  # an interrupt fell between two of our steps
+                connection.execute("ROLLBACK")
+            if wanted != self._synchronous:
+                # The first statement of a connection reads the schema, and may have to wait for it.
+                patiently(lambda: connection.execute(f"PRAGMA synchronous={wanted}"))
+                self._synchronous = wanted
+            patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+        except sqlite3.Error as error:
+            raise self._named("write", error) from error
         self.active = True
         self.broken = None
 
@@ -203,8 +215,11 @@ class SQLiteSession(Session):
         if self.broken is not None:
             raise self.broken
         connection = self.connection
-        # Beside a store that is not yet in WAL mode, readers can hold up a commit.
-        patiently(lambda: connection.execute("COMMIT"))
+        try:
+            # Beside a store that is not yet in WAL mode, readers can hold up a commit.
+            patiently(lambda: connection.execute("COMMIT"))
+        except sqlite3.Error as error:
+            raise self._named("write", error) from error
         self.active = False
 
     def rollback(self) -> None:
@@ -234,8 +249,7 @@ class SQLiteSession(Session):
         try:
             cursor = self.connection.execute(sql, values)
         except sqlite3.Error as error:
-            self._note(error)
-            raise
+            raise self._noted("write", error) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidArgument(f"a value cannot be stored: {error}") from None
         if cursor.rowcount > 0:
@@ -253,11 +267,9 @@ class SQLiteSession(Session):
         except sqlite3.OperationalError as error:
             if getattr(error, "sqlite_errorcode", None) is None:  # not from SQLite: bytes, no text
                 return self._undecoded(read)
-            self._note(error)
-            raise
+            raise self._noted("read", error) from error
         except sqlite3.Error as error:
-            self._note(error)
-            raise
+            raise self._noted("read", error) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidArgument(f"a value cannot be looked up: {error}") from None
 
@@ -270,10 +282,16 @@ class SQLiteSession(Session):
         finally:
             connection.text_factory = str
 
-    def _note(self, error: sqlite3.Error) -> None:
+    def _noted(self, what: str, error: sqlite3.Error) -> sqlite3.Error:
         """Some errors end the transaction; what followed would be committed by itself."""
+        named = self._named(what, error)
         if self.active and not self.connection.in_transaction and self.broken is None:
-            self.broken = error
+            self.broken = named
+        return named
+
+    def _named(self, what: str, error: sqlite3.Error) -> sqlite3.Error:
+        """The error with the file in it, which SQLite leaves out."""
+        return renamed(error, f"cannot {what} {self._path!r}: {error}")
 
 
 def file_identity(path: str) -> Identity | None:
