@@ -35,6 +35,16 @@ Identity = tuple[int, int]
 Check = Callable[[sqlite3.Connection, Identity | None], None]
 """Looks at a new connection, and may refuse it."""
 
+_OF_A_CONNECTION = frozenset(
+    {
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
+"""What a connection may keep of a disk that failed once: the next call opens another one."""
+
 _serials = count(1)
 
 _KEY_INDEXES = (
@@ -291,6 +301,8 @@ class SQLiteSession(Session):
 
     def _named(self, what: str, error: sqlite3.Error) -> sqlite3.Error:
         """The error with the file in it, which SQLite leaves out."""
+        if (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF in _OF_A_CONNECTION:
+            self.retire()
         return renamed(error, f"cannot {what} {self._path!r}: {error}")
 
 

@@ -85,3 +85,47 @@ def test_a_sync_that_fails_at_the_first_open_names_the_file(
         SQLiteStateStore(path)
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(path))
     assert list(path.parent.iterdir()) == []
+
+
+def test_a_connection_that_a_failing_disk_left_read_only_is_not_kept(path: Path) -> None:
+    """SQLite opens a file for reading when it fails to for writing, and stays with that."""
+    SQLiteStateStore(path).close()
+    kinds: list[str] = []
+
+    class Unlucky(SQLiteStateStore):
+        @staticmethod
+        def connector(uri: str) -> sqlite3.Connection:
+            return sqlite_session.open_connection(
+                uri.replace("mode=rw", f"mode={kinds.pop() if kinds else 'rw'}")
+            )
+
+    with closing(Unlucky(path)) as store:
+        for call in (
+            lambda: store.reserve_effect("k", "a"),
+            lambda: store.unit(lambda: store.reserve_effect("k", "a"), durable=True),
+        ):
+            store.close()
+            kinds.append("ro")
+            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+                call()
+        assert store.reserve_effect("k", "a").attempt == 1
+
+
+def test_a_unit_goes_on_failing_until_it_is_left(path: Path) -> None:
+    """No half of it is written through another connection."""
+    with closing(SQLiteStateStore(path)) as store:
+        before = store._sessions.current().connection
+
+        def work() -> None:
+            store.reserve_effect("first", "a")
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+            error.sqlite_errorname = "SQLITE_IOERR"
+            store._sessions.current()._named("write", error)
+            assert store._sessions.current().connection is before
+            raise error
+
+        with pytest.raises(sqlite3.OperationalError):
+            store.unit(work, durable=True)
+        assert store.get_effect("first") is None
+        assert store._sessions.current().connection is not before
