@@ -167,9 +167,14 @@ def _twice(folder: Path, store: SQLiteStateStore) -> None:
 
 
 def _dies(folder: Path) -> int:
-    """Call once, and end without closing anything: what a failed commit wrote is found by others."""
+    """Call once, and end without closing anything: what a failed commit wrote is found by others.
+
+    Another connection has the store open, as in life: the last that closes would take it away.
+    """
 
     def work(store: SQLiteStateStore) -> None:
+        beside = old.plain(store.path)
+        beside.execute("SELECT COUNT(*) FROM effects").fetchall()
         print(attempt(folder, Control(POLICY, store)), flush=True)
         die()
 
