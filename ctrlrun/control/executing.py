@@ -43,6 +43,7 @@ class Running:
         self._over = False
         self._passed = start.resumed  # what was sent before the suspension is not unsent
         self._lost: str | None = None
+        self._raised: list[LeaseLost] = []
         reservation = start.reservation
         self._ends = (
             settings.clock() + call.lease if reservation is None else reservation.lease_expires_at
@@ -75,13 +76,15 @@ class Running:
             return
         self._lost = reason
         ending = "something may have gone out before" if self._passed else "nothing was sent"
-        raise LeaseLost(
+        lost = LeaseLost(
             f"attempt {reservation.attempt} at {reservation.effect_key} was stopped by its fence: "
             f"{_LOST[reason]}; {ending}",
             effect_key=reservation.effect_key,
             attempt=reservation.attempt,
             reason=reason,
         )
+        self._raised.append(lost)
+        raise lost
 
     def extend(self) -> None:
         """Extend the lease to its full length and note that the holder lives.
@@ -137,11 +140,12 @@ class Running:
     def outcome_of(self, lost: LeaseLost) -> Outcome:
         """FAILED when the fence of this very attempt stopped it before anything; else nobody knows.
 
-        The fence of another call says nothing about this one; after a fence that passed, or a
-        suspension, something may have gone out.
+        The fence of another call says nothing about this one, not even where key and attempt are
+        the same: that of another store. After a fence that passed, or a suspension, something may
+        have gone out.
         """
-        own = (self.call.effect_key, self.start.attempt) == (lost.effect_key, lost.attempt)
-        if own and self.start.reservation is not None and not self._passed:
+        own = any(raised is lost for raised in self._raised)
+        if own and not self._passed:
             return Outcome(EffectState.FAILED, error=message_of(lost), raised=lost)
         return Outcome(EffectState.AMBIGUOUS, error=described(lost), raised=lost)
 

@@ -85,11 +85,13 @@ class Ledger:
         if not self._pending:
             return
         pending, self._pending = self._pending, []
-        together = getattr(self.store, "append_events", None)
+        # Looked for in its class: a wrapper that hands on what it does not know itself has an
+        # `append_event` that is to see each of them.
+        together = getattr(type(self.store), "append_events", None)
         if together is not None and self._hear is None:
-            ids = together(pending)
+            ids = list(together(self.store, pending))
             if self._heard:
-                self.written += map(numbered, pending, ids)
+                self.written += [numbered(*pair) for pair in zip(pending, ids, strict=True)]
             return
         for event in pending:
             self._keep(self.store.append_event(event))

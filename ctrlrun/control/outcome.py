@@ -15,12 +15,14 @@ from ctrlrun.control import reconcile
 from ctrlrun.control.call import Call, Outcome, Settings, Start
 from ctrlrun.control.evidence import described, outcome_receipt
 from ctrlrun.control.journal import Ledger
-from ctrlrun.effect import EffectState, Reservation
+from ctrlrun.effect import EffectRecord, EffectState, Reservation, storable_result
 from ctrlrun.errors import AmbiguousEffect, CTRLRunError, DuplicateEffect, InvalidArgument
 from ctrlrun.receipt import EventType, Receipt
 from ctrlrun.state import StateStore
 
 log = logging.getLogger("ctrlrun.control")
+
+_SHOWN_RESULT = 300  # characters of a result in a sentence
 
 _EVENTS = {
     EffectState.COMMITTED: EventType.EXECUTION_COMMITTED,
@@ -66,6 +68,8 @@ def _settle(
         # The record is another's to answer for; what the fence knows of this attempt stands.
         error, refusal = described(outcome.fenced), None
     elif refusal is not None:
+        if state is EffectState.COMMITTED:
+            _tell_return(refusal, outcome)
         if state is not EffectState.AMBIGUOUS:
             error = described(refusal)
         state = EffectState.AMBIGUOUS
@@ -101,7 +105,7 @@ def _write_effect(
     record = store.get_effect(key)
     holder = None if record is None else record.action_id
     if record is None or (record.attempt, holder) != (reservation.attempt, action_id):
-        return _taken(key, holder)
+        return _taken(key, record)
     try:
         if outcome.state is EffectState.COMMITTED:
             store.commit_effect(key, action_id, outcome.result)
@@ -112,17 +116,27 @@ def _write_effect(
     except (DuplicateEffect, AmbiguousEffect) as refusal:
         return refusal
     except InvalidArgument:
-        return _taken(key, holder)
+        return _taken(key, record)
     return None
 
 
-def _taken(effect_key: str, holder: str | None) -> AmbiguousEffect:
+def _taken(effect_key: str, record: EffectRecord | None) -> AmbiguousEffect:
+    holder = None if record is None else record.action_id
+    why = f"its record is held by action {holder}"
+    if record is not None and record.resolved_by is not None:
+        why += f", {record.state.value}, as {record.resolved_by} answered"
     return AmbiguousEffect(
-        f"effect {effect_key} left this attempt before its outcome was written; its record is "
-        f"held by action {holder}",
+        f"effect {effect_key} left this attempt before its outcome was written; {why}",
         effect_key=effect_key,
         action_id=holder,
     )
+
+
+def _tell_return(refusal: CTRLRunError, outcome: Outcome) -> None:
+    """Let a refused outcome say that the executor returned: no better evidence comes any more."""
+    text = storable_result(outcome.result) or "nothing"
+    shown = text if len(text) <= _SHOWN_RESULT else f"{text[:_SHOWN_RESULT]}…"
+    refusal.args = (f"{refusal}; the executor has returned {shown} all the same",)
 
 
 def _conclude(

@@ -67,7 +67,7 @@ class EvidenceWrites(EvidenceReads, Writes):
 
         One statement writes them all.
         """
-        if type(self).append_event is not EvidenceWrites.append_event:
+        if getattr(self.append_event, "__func__", None) is not EvidenceWrites.append_event:
             return [self.append_event(event).event_id for event in events]  # it sees each of them
         return self._append(events) if events else ()
 

@@ -170,7 +170,10 @@ def check_present(connection: Connection, schema: str) -> Found:
     """What the schema holds; refuses one that is absent, or holds no store."""
     check_server(connection)
     if not schema_exists(connection, schema):
-        raise StoreNotFound(_missing_schema(connection, schema) + "; nothing was created")
+        raise StoreNotFound(
+            f"{_missing_schema(connection, schema)}; nothing was created "
+            f"(PostgresStateStore.create_schema(url, {schema!r}) makes it)"
+        )
     found = look(connection, schema)
     if not found.columns:
         raise SchemaMismatch(

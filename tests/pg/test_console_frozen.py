@@ -33,7 +33,7 @@ def frozen(schema: str, name: str) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("leave", ["q", "hang up"])
+@pytest.mark.parametrize("leave", ["q", "hang up", "hammering ctrl+c"])
 def test_it_can_be_left(schema: str, tmp_path: Path, leave: str) -> None:
     policy = tmp_path / "ctrlrun.yaml"
     policy.write_text(POLICY, "utf-8")
@@ -49,6 +49,13 @@ def test_it_can_be_left(schema: str, tmp_path: Path, leave: str) -> None:
                 if leave == "q":
                     terminal.press("q")
                     assert terminal.process.wait(LEAVING_S) == 0
+                elif leave == "hammering ctrl+c":
+                    for _ in range(40):
+                        if terminal.process.poll() is None:
+                            terminal.press("\x03")
+                            terminal.pause(0.25)
+                    assert terminal.process.wait(LEAVING_S) == 130
+                    assert b"Traceback" not in terminal.sent
                 else:
                     terminal.hang_up()
                     assert terminal.process.wait(LEAVING_S) == 129

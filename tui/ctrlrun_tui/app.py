@@ -56,6 +56,10 @@ ASK_AGAIN_WITHIN = timedelta(seconds=5)
 """How long the question whether a draft may be lost stands."""
 
 
+MOST_WORKERS = 32
+"""Threads that read and write at most."""
+
+
 class ConsoleApp(FollowingApp, inherit_bindings=False):
     """The console. `views` are its base screens by name, in the order of their keys."""
 
@@ -166,6 +170,8 @@ class ConsoleApp(FollowingApp, inherit_bindings=False):
             top.renew_clocks()
             top.on_tick(now)
         self.count_expired(now)
+        self.count_again()
+        self.judge_live()
         self._tell_trouble()
 
     def _tell_trouble(self) -> None:
@@ -315,7 +321,11 @@ class ConsoleApp(FollowingApp, inherit_bindings=False):
 
 def run(options: Options) -> int:
     """Run a sitting; its exit code. What ends it early is said in one line on stderr."""
-    return leave(_sit(options))
+    try:
+        code = _sit(options)
+    except KeyboardInterrupt:  # in a hurry: while it started, or while it ended
+        code = INTERRUPTED
+    return leave(code)
 
 
 def _sit(options: Options) -> int:
@@ -352,10 +362,13 @@ def _run(sitting: Sitting, options: Options) -> int:
 def _run_on_its_loop(app: ConsoleApp, *, mouse: bool) -> None:
     """As `asyncio.run`, which would wait for the threads that read as long as a database hangs."""
     loop = asyncio.new_event_loop()
-    loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix=WORKERS))
+    # Threads enough that some are left while others wait for a table that is locked.
+    pool = ThreadPoolExecutor(MOST_WORKERS, thread_name_prefix=WORKERS)
+    loop.set_default_executor(pool)
     try:
         app.run(mouse=mouse, loop=loop)
     finally:
+        pool.shutdown(wait=False)
         loop.run_until_complete(_end_tasks())
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()

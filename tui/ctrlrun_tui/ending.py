@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 
+from ctrlrun.errors import CTRLRunError
 from ctrlrun.text import inert
 
 REFUSED, UNUSABLE, INTERNAL, HUNG_UP, INTERRUPTED = 1, 2, 3, 129, 130
@@ -54,3 +55,9 @@ def failed(message: str, code: int) -> int:
 def internal(error: BaseException) -> str:
     """An error of ours, for one line."""
     return f"internal error, please report it: {type(error).__name__}: {error}"
+
+
+def reason_of(error: Exception) -> str:
+    """One line about what went wrong: ours are written for people, others name their class."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, CTRLRunError) else f"{type(error).__name__}: {text}"

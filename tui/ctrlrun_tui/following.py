@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from textual import work
-from textual.worker import get_current_worker
 
 from ctrlrun.operator import (
     AuthorityShelf,
@@ -26,10 +25,11 @@ from ctrlrun.operator import (
 from ctrlrun.receipt import Event
 from ctrlrun_tui import terminal
 from ctrlrun_tui.data.arrivals import arrivals_line, count, skew_line, skew_remark
-from ctrlrun_tui.data.messages import Counted, Fed, PolicyRead
+from ctrlrun_tui.data.asking import Asking
+from ctrlrun_tui.data.messages import Counted, CountFailed, Fed, PolicyRead
 from ctrlrun_tui.data.models import Line, Live, Notice, Reach, Role, Span, Where
 from ctrlrun_tui.data.worker import DataThread, News
-from ctrlrun_tui.ending import internal
+from ctrlrun_tui.ending import internal, reason_of
 from ctrlrun_tui.screens.base import Framed
 from ctrlrun_tui.sitting import Sitting
 from ctrlrun_tui.turns import KeysInTurn
@@ -57,6 +57,11 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
         self.shelf = AuthorityShelf()
         self.where: Where = sitting.where(sitting.policy)
         self.live = Live()
+        self._fed = Live()
+        self._counting = Asking()
+        self._count_is_due = False
+        self._not_counted = ""
+        self._doubted_at: datetime | None = None
         self.waiting = 0
         self.is_counted = False
         self.notice = Notice()
@@ -158,24 +163,51 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
     def _lost_the_feed(self, crash: BaseException) -> None:
         """An error of ours ended the data thread: what is shown may be read, and not answered."""
         why = f"{internal(crash)}; leave and start again"
-        self._set_live(Live(Reach.STALE, self.live.last_read_at, None, self.glyphs.said(why)))
+        self._fed = Live(Reach.STALE, self.live.last_read_at, None, self.glyphs.said(why))
+        self.judge_live()
 
     def _take_live(self, news: News) -> None:
         error = news.error
         if error is None:
-            self._set_live(Live(last_read_at=self.clock()))
+            self._fed = Live(last_read_at=self.clock())
         elif not error.is_stale:
-            self._set_live(Live(last_read_at=error.since))
+            self._fed = Live(last_read_at=error.since)
         else:
             ever = self.live.last_read_at is not None
-            self._set_live(
-                Live(
-                    Reach.STALE if ever else Reach.UNREACHABLE,
-                    error.since if ever else None,
-                    error.next_try,
-                    self.glyphs.said(error.message),
-                )
+            self._fed = Live(
+                Reach.STALE if ever else Reach.UNREACHABLE,
+                error.since if ever else None,
+                error.next_try,
+                self.glyphs.said(error.message),
             )
+        self.judge_live()
+
+    def judge_live(self) -> None:
+        """Live is what the feed reads and what can be counted, each of it in time.
+
+        A store that hangs raises nothing, and one table can be out of reach where others are not.
+        """
+        why = self._doubt() if self._fed.is_live else ""
+        if not why:
+            self._doubted_at = None
+            self._set_live(self._fed)
+            return
+        if self._doubted_at is None:
+            self._doubted_at = self.clock()
+        ever = self._fed.last_read_at is not None
+        reach = Reach.STALE if ever else Reach.UNREACHABLE
+        self._set_live(Live(reach, self._doubted_at if ever else None, None, why))
+
+    def _doubt(self) -> str:
+        """Why what the feed said last need not hold any more."""
+        if self.data.asking.is_overdue or self._counting.is_overdue:
+            return "the store does not answer"
+        return self._not_counted
+
+    def count_again(self) -> None:
+        """Try each second what could not be counted."""
+        if self._not_counted:
+            self.count()
 
     def _set_live(self, live: Live) -> None:
         before, self.live = self.live, live
@@ -207,7 +239,17 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
     def count(self) -> None:
         """Count what waits, and find words for what came."""
         del self._news[:-NEWS_KEPT]
-        self._count_in_thread(tuple(self._news))
+        self._count_is_due = self._counting.is_under_way
+        if not self._count_is_due:
+            self._counting.begin()
+            self._count_in_thread(tuple(self._news))
+
+    def _count_ended(self, not_counted: str = "") -> None:
+        self._counting.end()
+        self._not_counted = not_counted
+        self.judge_live()
+        if self._count_is_due:
+            self.count()
 
     def count_expired(self, now: datetime) -> None:
         """Count again when the clock alone has changed the number."""
@@ -215,16 +257,20 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
             self._next_expiry = None
             self.count()
 
-    @work(thread=True, exclusive=True, group="count", exit_on_error=False, description="count")
+    @work(thread=True, group="count", exit_on_error=False, description="count")
     def _count_in_thread(self, news: tuple[Event, ...]) -> None:
         try:
             with closing(self.desk.reader()) as reader:
                 counts, next_expiry = count(reader, self.clock())
                 line = arrivals_line(reader, news, self.clock(), self.glyphs)
-        except Exception:
-            return  # the feed says what is wrong with a store; the number stays
-        if not get_current_worker().is_cancelled:
-            self.post_message(Counted(counts, next_expiry, line, len(news)))
+        except Exception as error:
+            self.post_message(CountFailed(reason_of(error)))
+            return
+        self.post_message(Counted(counts, next_expiry, line, len(news)))
+
+    def on_count_failed(self, message: CountFailed) -> None:
+        """The number stays, and is not to be trusted."""
+        self._count_ended(self.glyphs.said(message.why))
 
     def on_counted(self, message: Counted) -> None:
         """The pinned line, the tabs and the title say the new number."""
@@ -232,6 +278,7 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
         self.is_counted = True
         self._next_expiry = message.next_expiry
         del self._news[: message.seen]
+        self._count_ended()
         self.entitle()
         if message.arrivals:
             self.say((*message.arrivals, *skew_remark(self._skew)))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ctrlrun.action import Action, Principal
 from ctrlrun.control import Control
 from ctrlrun.effect import EffectState
 from ctrlrun.errors import (
@@ -20,10 +22,11 @@ from ctrlrun.errors import (
     NotExecuted,
     Suspended,
 )
-from ctrlrun.receipt import Receipt
-from ctrlrun.state import InMemoryStateStore
+from ctrlrun.policy import Policy
+from ctrlrun.receipt import Event, Receipt
+from ctrlrun.state import InMemoryStateStore, SQLiteStateStore
 from tests.lib.kernel.test_paths import raising
-from tests.lib.kernel.world import STORES, Clock, SingleCalls, World
+from tests.lib.kernel.world import POLICY, STORES, Clock, SingleCalls, World
 
 Make = Callable[..., World]
 
@@ -422,3 +425,46 @@ def test_a_foreign_environment_is_refused(world: Make) -> None:
     with pytest.raises(InvalidArgument):
         w.control.evaluate(w.action(environment="staging"))
     assert w.store.events() == ()
+
+
+# --- who sees the events -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["subclass", "wrapper", "patched instance"])
+def test_whoever_takes_the_place_of_append_event_sees_each(tmp_path: Path, how: str) -> None:
+    seen: list[str] = []
+
+    class Sub(SQLiteStateStore):
+        def append_event(self, event: Event) -> Event:
+            seen.append(str(event.type))
+            return super().append_event(event)
+
+    class Wrapper:
+        def __init__(self, inner: SQLiteStateStore) -> None:
+            self._inner = inner
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+        def append_event(self, event: Event) -> Event:
+            seen.append(str(event.type))
+            return self._inner.append_event(event)
+
+    kind = Sub if how == "subclass" else SQLiteStateStore
+    with closing(kind(tmp_path / "state.db")) as inner:
+        store: Any = inner
+        if how == "wrapper":
+            store = Wrapper(inner)
+        elif how == "patched instance":
+            whole = inner.append_event
+
+            def patched(event: Event) -> Event:
+                seen.append(str(event.type))
+                return whole(event)
+
+            store.append_event = patched
+        policy = Policy.from_yaml(POLICY.format(mode="enforce"))
+        action = Action("pay", {"amount": 5}, Principal("agent"))
+        Control(policy, store).execute(action, lambda: None, "pay:1")
+        assert seen == [str(event.type) for event in inner.events()]
+        assert len(seen) == 5

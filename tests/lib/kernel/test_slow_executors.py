@@ -244,6 +244,56 @@ def test_the_fence_of_a_call_inside_says_nothing_about_the_call_around(world: Ma
     assert w.state() == "ambiguous"
 
 
+def test_the_fence_of_another_store_is_no_word_about_this_effect(world: Make) -> None:
+    """Key and attempt are the same in both: what was sent here was sent all the same."""
+    w = world()
+    elsewhere = InMemoryStateStore(clock=w.clock)
+    other = ctrlrun.Control(w.control.policy, elsewhere, clock=w.clock)
+    sent: list[str] = []
+
+    def inner() -> None:
+        lapse(w)
+        ctrlrun.fence()
+
+    def outer() -> None:
+        sent.append("sent")
+        other.execute(w.action(), inner, KEY)
+
+    error = w.caught(executor=outer)
+    assert isinstance(error, LeaseLost)
+    assert (error.effect_key, error.attempt) == (KEY, 1)
+    inside = elsewhere.get_effect(KEY)
+    assert inside is not None
+    assert (inside.state, w.state()) == (EffectState.FAILED, "ambiguous")
+    with pytest.raises(AmbiguousEffect):
+        w.run()
+    assert sent == ["sent"]
+
+
+@pytest.mark.parametrize("answered", [None, EffectState.FAILED, EffectState.COMMITTED])
+def test_a_return_that_comes_too_late_is_told_in_the_evidence(
+    world: Make, answered: EffectState | None
+) -> None:
+    w = world()
+
+    def executor() -> dict[str, str]:
+        lapse(w)
+        contend(w)
+        if answered is not None:
+            answer(w, answered)
+        return {"id": "re_1"}
+
+    error = w.caught(executor=executor)
+    said = 'the executor has returned {"id":"re_1"} all the same'
+    assert isinstance(error, AmbiguousEffect | DuplicateEffect)
+    assert said in str(error)
+    assert w.last.result == "ambiguous"
+    assert w.last.error == f"{type(error).__name__}: {error}"
+    if answered is EffectState.FAILED:
+        assert "failed, as cli:local answered" in str(error)
+    assert w.state() == ("ambiguous" if answered is None else answered)
+
+
 def test_a_late_outcome_never_lands_on_a_later_attempt_of_the_same_action(world: Make) -> None:
     """One Action executed again keeps its id: the attempt tells the two apart."""
     w = world()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from ctrlrun.effect import EffectState
 from ctrlrun.operator import InboxCounts, Lane, inbox_counts, inbox_row, lane_page
 from ctrlrun.operator.wording import left_text
 from ctrlrun.receipt import Event
@@ -46,7 +47,7 @@ def _item(reader: PagedReader, event: Event, now: datetime, glyphs: Glyphs) -> s
     item_id = event.approval_id if asks else event.effect_key
     row = inbox_row(reader, lane, item_id, now) if item_id else None
     if row is None:
-        return ""
+        return "" if asks else _late_end(reader, event, glyphs)
     what = row.item_id
     if row.action is not None:
         what = f"{glyphs.said(row.action.name)} by {glyphs.said(row.action.principal.agent)}"
@@ -55,6 +56,16 @@ def _item(reader: PagedReader, event: Event, now: datetime, glyphs: Glyphs) -> s
     if asks:
         return f"{what}, {left_text(row.until, now)} left"
     return f"{what} is AMBIGUOUS"
+
+
+def _late_end(reader: PagedReader, event: Event, glyphs: Glyphs) -> str:
+    """An attempt that ended when its effect was settled already: its answer may have been wrong."""
+    record = reader.get_effect(event.effect_key) if event.effect_key else None
+    settled = (EffectState.COMMITTED, EffectState.FAILED)
+    if record is None or record.state not in settled or event.ts <= record.updated_at:
+        return ""
+    key, state = glyphs.said(record.effect_key), record.state.value.upper()
+    return f"{key} is {state}, and an attempt at it ended only now: see its timeline"
 
 
 def skew_line(skew: timedelta) -> str:

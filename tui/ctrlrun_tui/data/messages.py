@@ -40,6 +40,14 @@ class Counted(Message, bubble=False):
         self.arrivals = arrivals
 
 
+class CountFailed(Message, bubble=False):
+    """What waits could not be counted, and why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__()
+        self.why = why
+
+
 class PolicyRead(Message, bubble=False):
     """The policy and the grants were read again."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from ctrlrun.operator import Feed, FeedBatch, FeedError, FeedEvent
+from ctrlrun_tui.data.asking import Asking
 
 EVENTS_KEPT = 2_000
 """Events that wait for the loop at most; of more, the oldest are only counted."""
@@ -91,6 +92,7 @@ class DataThread(threading.Thread):
     def __init__(self, make_feed: Callable[[], Feed], tell: Callable[[], object]) -> None:
         super().__init__(name="ctrlrun-feed", daemon=True)
         self.inflow = Inflow()
+        self.asking = Asking()
         self.rounds = 0
         self.crash: BaseException | None = None
         self._make_feed = make_feed
@@ -117,7 +119,11 @@ class DataThread(threading.Thread):
 
     def _follow(self, feed: Feed) -> None:
         while not self._stopped.is_set():
-            batch = feed.poll()
+            self.asking.begin()
+            try:
+                batch = feed.poll()
+            finally:
+                self.asking.end()
             if self.inflow.put(batch):
                 self._tell()
             self.rounds += 1

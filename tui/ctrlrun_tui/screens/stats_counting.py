@@ -22,9 +22,9 @@ from ctrlrun.operator.stats_report import StatsReport, Window
 from ctrlrun.policy import Mode
 from ctrlrun_tui.data.counting import Counting
 from ctrlrun_tui.data.models import Live, Role
+from ctrlrun_tui.ending import reason_of
 from ctrlrun_tui.screens.filtering import FilterScreen
 from ctrlrun_tui.screens.stats_lists import Lists, Sort, arranged
-from ctrlrun_tui.screens.view import reason_of
 
 LOOK_AGAIN = timedelta(seconds=5)
 """How often it is counted again although nothing was written: a window moves with the clock."""

@@ -15,11 +15,11 @@ from typing import ClassVar
 from textual import on, work
 from textual.worker import get_current_worker
 
-from ctrlrun.errors import CTRLRunError
 from ctrlrun.state import PagedReader
 from ctrlrun_tui.data.messages import DetailRead, ReadFailed, RowsRead, ViewRead
 from ctrlrun_tui.data.models import Detail, Line, Live, Role, Row, Span
 from ctrlrun_tui.data.sources import TOP, Place, Request, RowSource, answer
+from ctrlrun_tui.ending import reason_of
 from ctrlrun_tui.layout import Layout
 from ctrlrun_tui.screens.panes import PanesScreen
 from ctrlrun_tui.widgets.viewline import ViewLine
@@ -253,9 +253,3 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
     def filter_changed(self) -> None:
         self.start_over()
         self.show_view_line()
-
-
-def reason_of(error: Exception) -> str:
-    """One line about what went wrong: ours are written for people, others name their class."""
-    text = " ".join(str(error).split())
-    return text if isinstance(error, CTRLRunError) else f"{type(error).__name__}: {text}"
