@@ -17,6 +17,11 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 for _name in [name for name in os.environ if name.startswith("CTRLRUN_")]:
     del os.environ[_name]
 
+# Each worker and every child would compile again all that it imports: two thirds of what the
+# collecting of the tests costs, and half of a child.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 MEMORY = Path("/dev/shm")
 ROOM = 4 << 30
 """Bytes that have to be free: three runs are kept."""

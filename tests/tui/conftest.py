@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import pytest
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """The event loop of tests marked `anyio`."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parsed_once() -> Iterator[Callable[..., list[RuleSet]]]:
+    """The same rules under the same variables are parsed once, not by each application.
+
+    A stylesheet keeps and hands out what it parsed in the same way; rules are only read.
+    What is handed out is Textual's own parsing.
+    """
+    kept: dict[tuple[Any, ...], list[RuleSet]] = {}
+    parse = Stylesheet._parse_rules
+
+    def parse_rules(self: Stylesheet, *given: Any, **named: Any) -> list[RuleSet]:
+        key = (frozenset(self._variables.items()), given, *sorted(named.items()))
+        if key not in kept:
+            kept[key] = parse(self, *given, **named)
+        return kept[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stylesheet, "_parse_rules", parse_rules)
+        yield parse

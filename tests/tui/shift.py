@@ -6,8 +6,6 @@ Everything in the store is written by the kernel (`Control`), here or in a child
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -25,9 +23,9 @@ from ctrlrun_tui.glyphs import UNICODE, Glyphs
 from ctrlrun_tui.screens.effects import EffectsView
 from ctrlrun_tui.screens.inbox import InboxView
 from ctrlrun_tui.screens.view import ViewScreen
+from tests.children import in_child
+from tests.tui import view_agent
 from tests.tui.helpers import FrozenClock, settled, sitting
-
-ROOT = Path(__file__).parents[2]
 
 POLICY = """
 schema: ctrlrun.policy/v4
@@ -148,16 +146,9 @@ class Shift:
 
     def child(self, *words: str, at: datetime | None = None) -> str:
         """Have another process do something, by a clock of its own perhaps; what it printed."""
-        command = [sys.executable, "-m", "tests.tui.view_agent", str(self.folder)]
-        done = subprocess.run(
-            [*command, (at or self.clock()).isoformat(), *words],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode in (0, 9), done.stderr
-        return done.stdout
+        status, said = in_child(view_agent.main, self.folder, at or self.clock(), *words)
+        assert status in (0, 9), words
+        return said
 
 
 def key_of(action: Action) -> str | None:

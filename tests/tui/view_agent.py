@@ -1,9 +1,9 @@
 """Another process at work on a shift's store.
 
-    python -m tests.tui.view_agent FOLDER TIME ask NUMBER
-    python -m tests.tui.view_agent FOLDER TIME act
-    python -m tests.tui.view_agent FOLDER TIME die ACTION KEY LEASE_SECONDS
-    python -m tests.tui.view_agent FOLDER TIME deny REQUEST_ID WHO
+    FOLDER TIME ask NUMBER
+    FOLDER TIME act
+    FOLDER TIME die ACTION KEY LEASE_SECONDS
+    FOLDER TIME deny REQUEST_ID WHO
 
 `ask` proposes so many mails that need a person, `act` does what needs nobody; `die` leaves in the middle of a call, as a process
 does that was killed: status 9; `deny` answers as somebody else.

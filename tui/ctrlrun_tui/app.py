@@ -44,6 +44,7 @@ from ctrlrun_tui.loading import load_the_rest
 from ctrlrun_tui.screens.base import Framed
 from ctrlrun_tui.screens.filtering import FilterScreen
 from ctrlrun_tui.sitting import Sitting, check_terminal, open_sitting
+from ctrlrun_tui.stylesheet import KeptStylesheet
 from ctrlrun_tui.theme import OTHER_THEMES, THEMES, Palette, palette_for
 
 FOCUS_GRACE = 0.5
@@ -79,6 +80,7 @@ class ConsoleApp(FollowingApp, inherit_bindings=False):
     def __init__(self, sitting: Sitting, views: Mapping[str, Callable[[], Framed[None]]]) -> None:
         self.palette_now: Palette = palette_for(sitting.theme, no_color=sitting.no_color)
         super().__init__(sitting, ansi_color=True if sitting.no_color else None)
+        self.stylesheet = KeptStylesheet(variables=self.get_css_variables())
         for name, make in views.items():
             self.add_mode(name, make)
         for theme in THEMES.values():
