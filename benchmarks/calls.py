@@ -18,9 +18,11 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from side_by_side import paired, timed
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.clock import new_id
@@ -30,8 +32,6 @@ from ctrlrun.policy import Policy
 from ctrlrun.receipt import Receipt
 from ctrlrun.state.memory import InMemoryStateStore
 from ctrlrun.state.sqlite import SQLiteStateStore
-
-BLOCK = 50
 
 POLICY = Policy.from_yaml(
     """
@@ -195,30 +195,6 @@ class Bare:
         self._event("ACTION_DENIED", number, '{"reason":"rule[2]"}')
         self._receipt(number, "denied")
         db.execute("COMMIT")
-
-
-def timed(call: Callable[[], None], count: int) -> list[float]:
-    """Seconds of each of `count` calls."""
-    times: list[float] = []
-    for _ in range(count):
-        started = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - started)
-    return times
-
-
-def paired(
-    ours: Callable[[], None], bare: Callable[[], None], calls: int
-) -> tuple[list[float], list[float]]:
-    """Both, in alternating blocks, after a block each that is not counted."""
-    timed(ours, BLOCK)
-    timed(bare, BLOCK)
-    mine: list[float] = []
-    theirs: list[float] = []
-    for _ in range(max(1, calls // BLOCK)):
-        theirs += timed(bare, BLOCK)
-        mine += timed(ours, BLOCK)
-    return mine, theirs
 
 
 def _worker(folder: Path, number: int, seconds: float, gate: Any, results: Any) -> None:

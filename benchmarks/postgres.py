@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from side_by_side import paired
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.clock import new_id
@@ -235,30 +236,6 @@ class Bare:
         )
         self._receipt(action, key, "denied")
         self.db.execute("COMMIT")
-
-
-def timed(call: Callable[[], None], count: int) -> list[float]:
-    """Seconds of each of `count` calls."""
-    times: list[float] = []
-    for _ in range(count):
-        started = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - started)
-    return times
-
-
-def paired(
-    ours: Callable[[], None], bare: Callable[[], None], calls: int
-) -> tuple[list[float], list[float]]:
-    """Both, in alternating blocks, after a block each that is not counted."""
-    timed(ours, BLOCK)
-    timed(bare, BLOCK)
-    mine: list[float] = []
-    theirs: list[float] = []
-    for _ in range(max(1, calls // BLOCK)):
-        theirs += timed(bare, BLOCK)
-        mine += timed(ours, BLOCK)
-    return mine, theirs
 
 
 @contextlib.contextmanager

@@ -70,7 +70,7 @@ def document_texts(document: dict[str, Any]) -> tuple[str, str]:
 
     Raises InvalidArgument for what has no canonical form.
     """
-    if _is_plain(document):
+    if _make_plain(document):
         try:
             canonical = json_text(document)
             if not has_surrogate(canonical):
@@ -81,8 +81,8 @@ def document_texts(document: dict[str, Any]) -> tuple[str, str]:
     return encode_plain(stored, "receipt"), _stored_text(stored)
 
 
-def _is_plain(document: dict[str, Any]) -> bool:
-    """Whether it is a document of ours, of plain values: what is nested in it is made plain here.
+def _make_plain(document: dict[str, Any]) -> bool:
+    """Make plain what is nested in a document of ours; whether it has only plain values then.
 
     A Principal let nothing in that is not plain.
     """

@@ -151,7 +151,6 @@ def is_quiet(app: ConsoleApp, *, but_for: str | None = None) -> bool:
     if any(not pump._message_queue.empty() for pump in pumps):
         return False
     top = app.top
-    below = (
-        top.walk_children(VirtualList) if top is not None else []
-    )  # a query would match each node
-    return all(each.is_at_rest for each in below)
+    # A query would match each node against a selector, at every look.
+    lists = top.walk_children(VirtualList) if top is not None else []
+    return all(each.is_at_rest for each in lists)
