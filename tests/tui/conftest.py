@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from rich.console import RenderableType
+from textual._compositor import Compositor
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
 
@@ -35,3 +37,32 @@ def parsed_once() -> Iterator[Callable[..., list[RuleSet]]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", parse_rules)
         yield parse
+
+
+@pytest.fixture(autouse=True)
+def unseen(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Textual draws each update of a headless application and throws it away; this skips the work.
+
+    What a test looks at it draws itself, whole, from the same widgets. A test that asks for the
+    fixture `drawn` gets every update drawn.
+    """
+    if "drawn" in request.fixturenames:
+        yield
+        return
+
+    draw = Compositor.render_update
+
+    def render_update(self: Compositor, full: bool = False, **named: Any) -> RenderableType | None:
+        if full:  # a picture is taken
+            return draw(self, full, **named)
+        self._dirty_regions.clear()
+        return None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Compositor, "render_update", render_update)
+        yield
+
+
+@pytest.fixture
+def drawn() -> None:
+    """Updates are drawn as they are for a terminal."""

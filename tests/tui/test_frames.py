@@ -207,6 +207,7 @@ class Shadow:
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("drawn")
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_what_is_sent_past_the_compositor_is_what_it_would_send(
     size: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -240,6 +241,7 @@ async def test_what_is_sent_past_the_compositor_is_what_it_would_send(
 
 
 @pytest.mark.anyio
+@pytest.mark.usefixtures("drawn")
 async def test_while_something_else_is_about_to_be_drawn_the_compositor_draws_it_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
