@@ -43,23 +43,23 @@ def parsed_once() -> Iterator[Callable[..., list[RuleSet]]]:
 def unseen(request: pytest.FixtureRequest) -> Iterator[None]:
     """Textual draws each update of a headless application and throws it away; this skips the work.
 
-    What a test looks at it draws itself, whole, from the same widgets. A test that asks for the
+    What a test looks at it draws itself, whole, from the same widgets. Where a card lies over a
+    view everything is drawn, for a card knows what was on the screen. A test that asks for the
     fixture `drawn` gets every update drawn.
     """
-    if "drawn" in request.fixturenames:
-        yield
-        return
-
     draw = Compositor.render_update
 
-    def render_update(self: Compositor, full: bool = False, **named: Any) -> RenderableType | None:
-        if full:  # a picture is taken
-            return draw(self, full, **named)
+    def render_update(
+        self: Compositor, full: bool = False, screen_stack: Any = None, **named: Any
+    ) -> RenderableType | None:
+        if full or screen_stack:
+            return draw(self, full, screen_stack, **named)
         self._dirty_regions.clear()
         return None
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Compositor, "render_update", render_update)
+        if "drawn" not in request.fixturenames:
+            patch.setattr(Compositor, "render_update", render_update)
         yield
 
 
