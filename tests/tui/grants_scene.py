@@ -285,6 +285,11 @@ class Person:
             self.app.top.perform(name)  # type: ignore[union-attr]
             await self.sees()
 
+    async def resizes(self, size: tuple[int, int]) -> None:
+        """Another size of the window."""
+        await self.pilot.resize_terminal(*size)
+        await self.sees()
+
     async def waits(self, **span: float) -> None:
         """Time goes by, and the screen hears of it."""
         self.office.clock.advance(**span)

@@ -31,7 +31,7 @@ from tests.lib.hostile import HOSTILE
 START = datetime(2026, 11, 29, 3, 0, tzinfo=UTC)
 TTL = timedelta(minutes=15)
 
-_TOGETHER = 5
+_TOGETHER = 9
 
 _USABLE = tuple(
     word

@@ -209,6 +209,11 @@ class Night:
         await settled(self.pilot)
         await settled(self.pilot)
 
+    async def resizes(self, size: tuple[int, int]) -> None:
+        """Another size of the window."""
+        await self.pilot.resize_terminal(*size)
+        await self.rests()
+
     async def waits(self, **span: float) -> None:
         """Time goes by, and the screen hears of it."""
         self.shift.passes(**span)

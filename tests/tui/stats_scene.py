@@ -182,6 +182,11 @@ class Look:
             await self.does("next_window" if step > 0 else "previous_window")
         raise AssertionError(name)
 
+    async def resizes(self, size: tuple[int, int]) -> None:
+        """Another size of the window."""
+        await self.pilot.resize_terminal(*size)
+        await settled(self.pilot)
+
     async def filters(self, text: str) -> None:
         self.view.set_filter(text)
         await self.rests()

@@ -213,11 +213,8 @@ async def test_while_the_store_is_stale_there_is_no_code(office: Office) -> None
         person.app._set_live(live)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 @pytest.mark.parametrize("ascii_only", [False, True])
-async def test_hostile_grants_are_shown_inert_on_the_card(
-    office: Office, size: tuple[int, int], ascii_only: bool
-) -> None:
+async def test_hostile_grants_are_shown_inert_on_the_card(office: Office, ascii_only: bool) -> None:
     given = json.dumps(
         {
             "actions": ["stripe.refund"],
@@ -228,12 +225,14 @@ async def test_hostile_grants_are_shown_inert_on_the_card(
     made = office.put(1, "head", given)
     office.put(2, made, grant("pаypal"))  # a Cyrillic letter among Latin ones
     glyphs = ASCII if ascii_only else UNICODE
-    async with at_console(office, size=size, glyphs=glyphs, no_color=ascii_only) as person:
+    async with at_console(office, glyphs=glyphs, no_color=ascii_only) as person:
         await opened(person, made)
-        for _ in range(8):
-            assert all(line.isprintable() for line in person.lines)
-            await person.hand.keys("pagedown")
-        assert "Cancel" in person.text
+        for size in ((80, 24), (120, 40), (200, 50)):
+            await person.resizes(size)
+            for key in ("pagedown",) * 8 + ("home",):
+                assert all(line.isprintable() for line in person.lines)
+                await person.hand.keys(key)
+            assert "Cancel" in person.text
         await person.hand.keys("y")
         assert all(line.isprintable() for line in person.lines)
 

@@ -135,23 +135,19 @@ async def test_new_effects_come_above_and_move_nothing(shift: Shift) -> None:
         assert "↑ 1 newer" in night.lines[1]
 
 
-@pytest.mark.parametrize(
-    ("size", "shown"),
-    [
-        ((60, 15), []),
-        ((80, 24), ["action"]),
-        ((120, 40), []),
-        ((200, 50), ["action", "principal", "arguments"]),
-    ],
-)
-async def test_columns_drop_from_the_right(
-    shift: Shift, size: tuple[int, int], shown: list[str]
-) -> None:
+async def test_columns_drop_from_the_right(shift: Shift) -> None:
     shift.call(shift.refund(10000, "txn_1"))
-    async with on_call(shift, size=size, view=EFFECTS) as night:
-        head = night.line("lease, by").split("│")[0].split()
-        assert head == ["age", "state", "lease,", "by", "try", "effect", *shown]
-        assert "refund:txn_1" in night.line("▸")
+    async with on_call(shift, view=EFFECTS) as night:
+        for size, shown in (
+            ((60, 15), []),
+            ((80, 24), ["action"]),
+            ((120, 40), []),
+            ((200, 50), ["action", "principal", "arguments"]),
+        ):
+            await night.resizes(size)
+            head = night.line("lease, by").split("│")[0].split()
+            assert head == ["age", "state", "lease,", "by", "try", "effect", *shown], size
+            assert "refund:txn_1" in night.line("▸"), size
 
 
 # --- keys ----------------------------------------------------------------------------------------
@@ -244,33 +240,31 @@ async def test_a_history_of_another_day_says_which(shift: Shift) -> None:
 # --- the filter ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("state:ambiguous", [3]),
-        ("state:lapsed", [5]),
-        ("state:executing", [6, 5]),
-        ("state:committed", [4, 1]),
-        ("-state:committed", [6, 5, 3, 2]),
-        ("key:refund:txn_4", [4]),
-        ("key:refund:txn_9", []),
-        ("key:*_2", [2]),
-        ("attempt:2", [2]),
-        ("approver:tui:*", [4]),
-        ("action:stripe.*", [4, 3, 2, 1]),
-        ("since:15s", [6, 5, 4]),
-        ("state:ambiguous action:k8s.*", []),
-    ],
+FOUND = (
+    ("state:ambiguous", [3]),
+    ("state:lapsed", [5]),
+    ("state:executing", [6, 5]),
+    ("state:committed", [4, 1]),
+    ("-state:committed", [6, 5, 3, 2]),
+    ("key:refund:txn_4", [4]),
+    ("key:refund:txn_9", []),
+    ("key:*_2", [2]),
+    ("attempt:2", [2]),
+    ("approver:tui:*", [4]),
+    ("action:stripe.*", [4, 3, 2, 1]),
+    ("since:15s", [6, 5, 4]),
+    ("state:ambiguous action:k8s.*", []),
 )
-async def test_effects_are_filtered_by_state_action_key_and_age(
-    shift: Shift, text: str, found: list[int]
-) -> None:
+
+
+async def test_effects_are_filtered_by_state_action_key_and_age(shift: Shift) -> None:
     every_state(shift)
     async with on_call(shift, view=EFFECTS) as night:
-        await night.filters(text)
-        assert keys(night) == [f"txn_{number}" for number in found]
-        assert night.lines[1].endswith(f"hides {6 - len(found)}")
-        assert ("nothing matches" in night.text) is not bool(found)
+        for text, found in FOUND:
+            await night.filters(text)
+            assert keys(night) == [f"txn_{number}" for number in found], text
+            assert night.lines[1].endswith(f"hides {6 - len(found)}"), text
+            assert ("nothing matches" in night.text) is not bool(found), text
 
 
 async def test_what_stops_matching_stays_under_the_cursor_and_says_so(shift: Shift) -> None:

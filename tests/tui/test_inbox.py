@@ -117,22 +117,18 @@ async def test_the_detail_stands_beside_the_list_where_there_is_room(shift: Shif
         ]
 
 
-@pytest.mark.parametrize(
-    ("size", "shown"),
-    [
-        ((60, 15), ["arguments"]),
-        ((80, 24), ["arguments", "principal"]),
-        ((120, 40), ["arguments"]),
-        ((200, 50), ["arguments", "principal", "effect"]),
-    ],
-)
-async def test_columns_drop_from_the_right(
-    shift: Shift, size: tuple[int, int], shown: list[str]
-) -> None:
+async def test_columns_drop_from_the_right(shift: Shift) -> None:
     shift.ask(shift.refund(200000, "txn_8"))
-    async with on_call(shift, size=size) as night:
-        head = night.line("     age   left").split("│")[0].split()
-        assert head == ["age", "left", "action", *shown]
+    async with on_call(shift) as night:
+        for size, shown in (
+            ((60, 15), ["arguments"]),
+            ((80, 24), ["arguments", "principal"]),
+            ((120, 40), ["arguments"]),
+            ((200, 50), ["arguments", "principal", "effect"]),
+        ):
+            await night.resizes(size)
+            head = night.line("     age   left").split("│")[0].split()
+            assert head == ["age", "left", "action", *shown], size
 
 
 async def test_ascii_signs_stand_for_the_others(shift: Shift) -> None:
