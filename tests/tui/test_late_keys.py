@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -22,21 +23,22 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state.db"
 
 
-@pytest.mark.parametrize("page", ["help", "palette", "handover", "approve"])
-@pytest.mark.parametrize("key", ["escape", "backspace"])
-async def test_a_key_for_a_screen_that_left_does_nothing(path: Path, page: str, key: str) -> None:
+async def test_a_key_for_a_screen_that_left_does_nothing(path: Path) -> None:
     """Else the second one would take away the screen beneath, or the last one there is."""
     async with console(sitting(path, FrozenClock())) as (app, pilot):
-        assert app.top is not None
-        app.top.perform(page)
-        await settled(pilot)
-        screen = app.screen
-        assert len(app.screen_stack) == 2
-        for _ in range(6):
-            screen.post_message(events.Key(key, None))
-        await settled(pilot)
-        assert [type(each) for each in app.screen_stack] == [SmallInbox]
-        assert app.current_mode == INBOX
+        for page, key in product(
+            ("help", "palette", "handover", "approve"), ("escape", "backspace")
+        ):
+            assert app.top is not None
+            app.top.perform(page)
+            await settled(pilot)
+            screen = app.screen
+            assert len(app.screen_stack) == 2, page
+            for _ in range(6):
+                screen.post_message(events.Key(key, None))
+            await settled(pilot)
+            assert [type(each) for each in app.screen_stack] == [SmallInbox], (page, key)
+            assert app.current_mode == INBOX
         assert isinstance(app, ConsoleApp)
         assert app.is_running
 
