@@ -26,34 +26,17 @@ from ctrlrun.state.postgres_schema import (
     channel_of,
 )
 from ctrlrun.state.postgres_session import Connection, driver
+from ctrlrun.state.postgres_url import place_of
 from ctrlrun.state.schema import Classification, Found, Migration
 
 log = logging.getLogger("ctrlrun.postgres")
 
-DEFAULT_SCHEMA = "public"
-_SCHEMA = re.compile(r"[A-Za-z0-9_]{1,63}")
 _TIMEOUT = re.compile(r"[0-9]+(ms|s|min|h|)")
 
 Connect = Callable[[str], Connection]
 
 
 # --- connecting ----------------------------------------------------------------------------------
-
-
-def check_url(url: object) -> str:
-    """The connection string as given; InvalidArgument for none."""
-    if not isinstance(url, str) or not url.strip():
-        raise InvalidArgument("a Postgres store needs a connection string, not an empty one")
-    return url
-
-
-def check_schema(schema: object) -> str:
-    """The schema's name; InvalidArgument unless it is letters, digits and underscores, 63 at most."""
-    if not isinstance(schema, str) or _SCHEMA.fullmatch(schema) is None:
-        raise InvalidArgument(
-            f"a schema's name is 1 to 63 letters, digits and underscores (ASCII), not {schema!r}"
-        )
-    return schema
 
 
 def open_connection(url: str) -> Connection:
@@ -300,20 +283,18 @@ def _named(statement: str, schema: str) -> str:
 
 def create_schema(url: str, schema: str) -> None:
     """Make the schema if it is not there."""
-    check_url(url)
-    name = check_schema(schema)
-    with contextlib.closing(open_connection(url)) as connection:
+    place, name = place_of(url, schema)
+    with contextlib.closing(open_connection(place)) as connection:
         if not schema_exists(connection, name):
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{name}"')
 
 
 def drop_schema(url: str, schema: str, *, timeout: str = "10s") -> None:
     """Drop the schema with all that is in it; waits at most `timeout` for others' locks."""
-    check_url(url)
-    name = check_schema(schema)
+    place, name = place_of(url, schema)
     if _TIMEOUT.fullmatch(timeout) is None:
         raise InvalidArgument(f"a timeout is a number with ms, s, min or h, not {timeout!r}")
-    with contextlib.closing(open_connection(url)) as connection, connection.transaction():
+    with contextlib.closing(open_connection(place)) as connection, connection.transaction():
         connection.execute(f"SET LOCAL lock_timeout TO '{timeout}'")
         connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
 

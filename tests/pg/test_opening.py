@@ -295,8 +295,28 @@ def test_the_schema_is_taken_off_the_url(url: str, bare: str, schema: str) -> No
 
 @pytest.mark.parametrize("value", ["a-b", "a%22b", "x" * 64, "a&ctrlrun_schema=b"])
 def test_a_schema_that_is_none_is_refused_before_anything_is_reached(value: str) -> None:
-    with pytest.raises(InvalidArgument, match="ctrlrun_schema"):
-        locate(f"postgresql://u:s3cret@nobody.invalid/d?ctrlrun_schema={value}", {})
+    url = f"postgresql://u:s3cret@nobody.invalid/d?ctrlrun_schema={value}"
+    for call in (lambda: locate(url, {}), lambda: PostgresStateStore(url)):
+        with pytest.raises(InvalidArgument, match="ctrlrun_schema") as caught:
+            call()
+        assert "s3cret" not in str(caught.value)
+
+
+def test_a_program_may_name_the_schema_in_the_url_as_commands_do(schema: str) -> None:
+    for options in ({}, {"schema": schema}):
+        with closing(PostgresStateStore(a_url(schema), **options)) as store:
+            assert store.schema == schema
+    assert "effects" in tables(schema)
+    other = f"{schema}_2"
+    for call in (
+        lambda: PostgresStateStore(a_url(schema), schema="public"),
+        lambda: PostgresStateStore.create_schema(a_url(schema), other),
+        lambda: PostgresStateStore.drop_schema(a_url(schema), other),
+    ):
+        with pytest.raises(InvalidArgument, match=f"two schemas.*{schema}"):
+            call()
+    PostgresStateStore.drop_schema(a_url(schema), schema)
+    assert not tables(schema)
 
 
 def test_a_location_keeps_its_password_to_itself() -> None:

@@ -18,9 +18,9 @@ from ctrlrun.errors import InvalidArgument
 from ctrlrun.postgres import PostgresStateStore
 from ctrlrun.state import InMemoryStateStore, SQLiteStateStore, StateStore
 from ctrlrun.state.location import locate
+from ctrlrun.state.postgres_url import SCHEMES, with_schema
 
 _SQLITE = "sqlite://"
-_POSTGRES = ("postgresql://", "postgres://")
 
 
 @runtime_checkable
@@ -129,8 +129,8 @@ class PostgresBackend:
     name = "postgres"
 
     def __init__(self, url: str) -> None:
-        if not url.startswith(_POSTGRES):
-            raise InvalidArgument(f"a database is named by a {_POSTGRES[0]} URL, to which we add")
+        if not url.startswith(SCHEMES):
+            raise InvalidArgument(f"a database is named by a {SCHEMES[-1]} URL, to which we add")
         self._database = locate(url).url
         self._mark = secrets.token_hex(6)
         self._number = 0
@@ -158,8 +158,7 @@ class PostgresBackend:
 
     def url(self) -> str | None:
         """The database's URL, with the schema as `ctrlrun_schema`."""
-        mark = "&" if "?" in self._database else "?"
-        return f"{self._database}{mark}ctrlrun_schema={self.schema}"
+        return with_schema(self._database, self.schema)
 
     def reset(self) -> None:
         """Drop the schema; the next one has another name."""
@@ -179,11 +178,10 @@ def store_from_url(url: str) -> StateStore:
     """
     if url.startswith(_SQLITE):
         return SQLiteStateStore(url.removeprefix(_SQLITE))
-    if url.startswith(_POSTGRES):
-        place = locate(url)
-        return PostgresStateStore(place.url, schema=place.schema)
+    if url.startswith(SCHEMES):
+        return PostgresStateStore(url)
     raise InvalidArgument(
-        f"{_scheme(url)}:// is no store of ours ({_SQLITE}, {_POSTGRES[0]}); a backend with a scheme of its own "
+        f"{_scheme(url)}:// is no store of ours ({_SQLITE}, {SCHEMES[-1]}); a backend with a scheme of its own "
         "says with opener() how to open it: 'module:function'"
     )
 
