@@ -80,7 +80,13 @@ def schema_exists(connection: Connection, schema: str) -> bool:
 
 
 def _missing_schema(connection: Connection, schema: str) -> str:
-    return f'the database {connection.info.dbname} has no schema "{schema}"'
+    """That a schema is not there, and the statement that makes it, for whoever may run it."""
+    (may, user) = connection.execute(
+        "SELECT has_database_privilege(current_database(), 'CREATE'), quote_ident(current_user)"
+    ).fetchone()
+    makes = f'CREATE SCHEMA "{schema}"'
+    advice = makes if may else f"{makes} AUTHORIZATION {user} (as a role that may)"
+    return f'the database {connection.info.dbname} has no schema "{schema}"; run: {advice}'
 
 
 def look(connection: Connection, schema: str) -> Found:
@@ -153,10 +159,7 @@ def check_present(connection: Connection, schema: str) -> Found:
     """What the schema holds; refuses one that is absent, or holds no store."""
     check_server(connection)
     if not schema_exists(connection, schema):
-        raise StoreNotFound(
-            f"{_missing_schema(connection, schema)}; nothing was created "
-            f"(PostgresStateStore.create_schema(url, {schema!r}) makes it)"
-        )
+        raise StoreNotFound(_missing_schema(connection, schema))
     found = look(connection, schema)
     if not found.columns:
         raise SchemaMismatch(
@@ -184,10 +187,7 @@ def bring_to_head(connection: Connection, schema: str, clock: Clock) -> None:
     """
     check_server(connection)
     if not schema_exists(connection, schema):
-        raise InvalidArgument(
-            f"{_missing_schema(connection, schema)}; create it first "
-            f"(PostgresStateStore.create_schema)"
-        )
+        raise InvalidArgument(_missing_schema(connection, schema))
     found = look(connection, schema)
     place = where(connection, schema)
     if not found.columns or formats.pending(found.recorded):
