@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from ctrlrun.clock import Clock, new_id, utc_now
+from ctrlrun.conformance.store.checking import type_of
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.postgres import PostgresStateStore
 from ctrlrun.state import InMemoryStateStore, SQLiteStateStore, StateStore
@@ -184,6 +185,18 @@ def store_from_url(url: str) -> StateStore:
         f"{_scheme(url)}:// is no store of ours ({_SQLITE}, {SCHEMES[-1]}); a backend with a scheme of its own "
         "says with opener() how to open it: 'module:function'"
     )
+
+
+_CALLS = ("open", "open_with_clock", "reopen", "url", "reset")
+
+
+def missing_of(backend: object) -> str | None:
+    """The members of `StoreBackend` that an object has not got, in a line; None when it has all."""
+    missing = [] if isinstance(getattr(backend, "name", None), str) else ["name (a text)"]
+    missing += [f"{name}()" for name in _CALLS if not callable(getattr(backend, name, None))]
+    if not missing:
+        return None
+    return f"the backend, {type_of(backend)}, has no {', '.join(missing)}"
 
 
 def opener_of(backend: StoreBackend) -> str | None:
