@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from refunds import POLICY, a_receipt
 from side_by_side import paired, timed
 
 from ctrlrun.action import Action, Principal
@@ -29,24 +30,7 @@ from ctrlrun.clock import new_id
 from ctrlrun.control import Control
 from ctrlrun.errors import ActionDenied
 from ctrlrun.policy import Policy
-from ctrlrun.receipt import Receipt
-from ctrlrun.state.memory import InMemoryStateStore
 from ctrlrun.state.sqlite import SQLiteStateStore
-
-POLICY = Policy.from_yaml(
-    """
-schema: ctrlrun.policy/v2
-actions:
-  stripe.refund:
-    effect: "refund:{payment_id}"
-    rules:
-      - when: { amount_gte: 0, amount_lte: 50000 }
-        decision: allow
-      - when: { amount_gte: 0, amount_lte: 500000 }
-        decision: approve
-      - decision: deny
-"""
-)
 
 
 def policy_of(actions: int, rules: int) -> Policy:
@@ -94,14 +78,6 @@ class Ours:
             return
 
 
-def _a_receipt() -> Receipt:
-    """A receipt as a call of `Ours` leaves it: the store's indexes look into its document."""
-    control = Control(POLICY, InMemoryStateStore())
-    arguments = {"payment_id": "txn_0", "amount": 10_000}
-    action = Action("stripe.refund", arguments, Principal("refund-agent"))
-    return control.execute(action, lambda: {"id": "re_1"}, "refund:txn_0")
-
-
 class Bare:
     """The same rows, written by hand on the same schema with the same indexes."""
 
@@ -113,7 +89,7 @@ class Bare:
         self.numbers = itertools.count()
         self.action_id = ""
         self.seq, self.head = self.db.execute("SELECT seq, hash FROM receipt_chain").fetchone()
-        self.document = _a_receipt().to_json()
+        self.document = a_receipt().to_json()
         self.now = "2026-11-29T03:12:41.123456+00:00"
 
     def _event(self, kind: str, number: int, data: str) -> None:

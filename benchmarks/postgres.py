@@ -26,35 +26,20 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from refunds import POLICY, a_receipt
 from side_by_side import paired
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.clock import new_id
 from ctrlrun.control import Control
 from ctrlrun.errors import ActionDenied
-from ctrlrun.policy import Policy
 from ctrlrun.postgres import PostgresStateStore
-from ctrlrun.receipt import Receipt
-from ctrlrun.state.memory import InMemoryStateStore
 from ctrlrun.state.postgres_open import open_connection
 
 BLOCK = 50
 ROUNDS = 4
 NOW = "2026-11-29T03:12:41.123456+00:00"
 PROPOSED = '{"action_hash":"sha256:' + "0" * 64 + '"}'
-
-POLICY = """
-schema: ctrlrun.policy/v2
-actions:
-  stripe.refund:
-    effect: "refund:{payment_id}"
-    rules:
-      - when: { amount_gte: 0, amount_lte: 50000 }
-        decision: allow
-      - when: { amount_gte: 0, amount_lte: 500000 }
-        decision: approve
-      - decision: deny
-"""
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 BEGIN_LAGGING = f"{BEGIN}; SET LOCAL synchronous_commit TO off"
@@ -137,7 +122,7 @@ class Ours:
             connector = staticmethod(tap)
 
         self.store = Tapped(url, schema=schema)
-        self.control = Control(Policy.from_yaml(POLICY), self.store)
+        self.control = Control(POLICY, self.store)
         self.numbers = itertools.count()
         self.prefix = prefix
 
@@ -160,14 +145,6 @@ class Ours:
         )
         with contextlib.suppress(ActionDenied):
             self.control.execute(action, lambda: None, "refund:denied")
-
-
-def a_receipt() -> Receipt:
-    """A receipt as a call of `Ours` leaves it: the store's indexes look into its document."""
-    control = Control(Policy.from_yaml(POLICY), InMemoryStateStore())
-    arguments = {"payment_id": "txn_0", "amount": 10_000}
-    action = Action("stripe.refund", arguments, Principal("refund-agent"))
-    return control.execute(action, lambda: {"id": "re_1"}, "refund:txn_0")
 
 
 class Bare:

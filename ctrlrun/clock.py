@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +20,7 @@ Clock = Callable[[], datetime]
 LONGEST = timedelta(days=365_000)
 """What may be waited for: its end is still a date."""
 
+_SINCE_BOOT: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 _FIRST = datetime.min.replace(tzinfo=UTC)
 _LAST = datetime.max.replace(tzinfo=UTC)
 
@@ -27,6 +30,44 @@ _tokens: ContextVar[Iterator[str] | None] = ContextVar("ctrlrun_id_tokens", defa
 def utc_now() -> datetime:
     """The current time, aware, in UTC."""
     return datetime.now(UTC)
+
+
+def since_boot() -> timedelta:
+    """Time that nobody sets: since boot, sleep included where the system counts it."""
+    passed = time.monotonic_ns() if _SINCE_BOOT is None else time.clock_gettime_ns(_SINCE_BOOT)
+    return timedelta(microseconds=passed // 1_000)
+
+
+class SteadyClock:
+    """A clock that is never set back: what counts a lease that is held.
+
+    It shows what `clock` shows until that is set back, and goes on from there: beside `utc_now` by
+    the time since boot, beside another clock by the steps forward that it is seen to make. Any
+    threads may read it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._is_system = clock is utc_now
+        self._lock = threading.Lock()
+        self._boot = since_boot()
+        self._read = self._shown = clock()
+
+    def __call__(self) -> datetime:
+        """The time."""
+        now = self._clock()
+        with self._lock:
+            passed = self._passed(now)
+            self._shown = max(now, self._shown + passed)
+            return self._shown
+
+    def _passed(self, now: datetime) -> timedelta:
+        """How much time went by since the last look."""
+        if self._is_system:
+            before, self._boot = self._boot, since_boot()
+            return self._boot - before
+        last, self._read = self._read, now
+        return max(now - last, timedelta(0))
 
 
 def new_id(prefix: str) -> str:

@@ -55,7 +55,7 @@ milliseconds. Text that somebody else wrote is shown as [hostile-text.md](hostil
 | `approvals` | `<approval_id>  <status>  <action>  <agent>  <expires_at>` |
 | `effects` | `<effect_key>  <state>  attempt <n>  <action_id>  <updated_at>`, then `  (lease expired)`, `  resolved by <who>` where they apply |
 | `receipts` | `<finished_at>  <receipt_id>  <action>  <decision>/<result>  <effect_key or ->  <agent>` |
-| `delegations` | `<delegation_id>  <parent_id>  depth <n>  <the grant's agent or ->  <expires_at or ->`, then `  revoked by <who or ->` where it applies |
+| `delegations` | `<delegation_id>  <parent_id>  depth <n>  <the grant's agent or ->  <expires_at or ->`, then, where it applies, `  revoked by <who or ->`, or of one that was not `  beneath revoked <the nearest above that was>` |
 | `events` | `<event_id>  <ts>  <type>  <action_id or ->  <effect_key or ->  <key=value ...>` |
 
 **JSON.** `--json` prints one compact document a line (`inspect`: one indented document), in UTF-8,

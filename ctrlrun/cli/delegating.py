@@ -39,7 +39,7 @@ from ctrlrun.errors import (
 )
 from ctrlrun.operator import Desk, RevokeOutcome
 from ctrlrun.operator import delegate as hand_on
-from ctrlrun.operator.delegations import delegation_document
+from ctrlrun.operator.delegations import RevokedAbove, delegation_document
 from ctrlrun.operator.pages import ReadsPages
 from ctrlrun.state import Damage, Page, SQLiteStateStore, UnitStateStore
 from ctrlrun.state.location import (
@@ -174,12 +174,14 @@ def delegations(
 ) -> None:
     """List delegations, oldest first: id, parent, depth, for which agent, until when.
 
-    One whose parent was revoked, narrowed or has ended permits nothing, and is listed all the same.
+    One whose parent was revoked, narrowed or has ended permits nothing, and is listed all the same;
+    what hangs beneath one that was revoked says so.
     """
     desk = reading_desk(store_url)
     listing = Listing(
         page=lambda reader: _readable(
-            partial(reader.delegations_page, parent_id=parent_id, include_revoked=everything)
+            partial(reader.delegations_page, parent_id=parent_id, include_revoked=everything),
+            None if as_json else RevokedAbove(reader),
         ),
         document=lambda row: delegation_document(row.record),
         fields=_fields,
@@ -274,13 +276,14 @@ _CREATION = ("created_by_agent", "created_by_user", "created_via", "created_at")
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A delegation with the grant that it holds."""
+    """A delegation with the grant that it holds, and the one above it that was revoked."""
 
     record: DelegationRecord
     grant: Grant
+    revoked_above: str | None
 
 
-def _readable(read: ReadsPages[DelegationRecord]) -> ReadsPages[_Row]:
+def _readable(read: ReadsPages[DelegationRecord], above: RevokedAbove | None) -> ReadsPages[_Row]:
     """The same pages, with rows named as damaged that hold no delegation: those deny every action."""
 
     def page(*, before: str | None = None, after: str | None = None, limit: int) -> Page[_Row]:
@@ -290,10 +293,12 @@ def _readable(read: ReadsPages[DelegationRecord]) -> ReadsPages[_Row]:
         for record in found.items:
             name = record.delegation_id
             try:
-                rows.append(_Row(record, delegation_from_row(row_of(record)).grant))
+                grant = delegation_from_row(row_of(record)).grant
             except InvalidArgument as error:
                 ending = "" if record.is_revoked else "; until it is revoked no action is permitted"
                 damaged.append(Damage("delegations", name, f"{error}{ending}"))
+                continue
+            rows.append(_Row(record, grant, None if above is None else above.of(record)))
         return Page(tuple(rows), found.before, found.after, tuple(damaged))
 
     return page
@@ -308,7 +313,11 @@ def _fields(row: _Row) -> tuple[str, ...]:
         grant.subject.agent or "-",
         "-" if grant.expires_at is None else iso_timestamp(grant.expires_at),
     )
-    return (*fields, f"revoked by {record.revoked_by or '-'}") if record.is_revoked else fields
+    if record.is_revoked:
+        return (*fields, f"revoked by {record.revoked_by or '-'}")
+    return (
+        fields if row.revoked_above is None else (*fields, f"beneath revoked {row.revoked_above}")
+    )
 
 
 def _nothing(parent_id: str | None, *, everything: bool) -> str:

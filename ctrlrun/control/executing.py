@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 
+from ctrlrun.clock import SteadyClock
 from ctrlrun.control.ambient import presenting
 from ctrlrun.control.call import Call, Outcome, Settings, Start
 from ctrlrun.control.evidence import described, message_of
@@ -40,13 +41,14 @@ class Running:
         self.start = start
         self._store = settings.store
         self._clock = settings.clock
+        self._steady = SteadyClock(settings.clock)
         self._over = False
         self._passed = start.resumed  # what was sent before the suspension is not unsent
         self._lost: str | None = None
         self._raised: list[LeaseLost] = []
         reservation = start.reservation
         self._ends = (
-            settings.clock() + call.lease if reservation is None else reservation.lease_expires_at
+            self._steady() + call.lease if reservation is None else reservation.lease_expires_at
         )
 
     @property
@@ -62,7 +64,7 @@ class Running:
         """How long the lease still lives, as far as this process knows; never negative."""
         if self._lost is not None:
             return timedelta(0)
-        return max(self._ends - self._clock(), timedelta(0))
+        return max(self._ends - self._steady(), timedelta(0))
 
     def check(self) -> None:
         """Raise LeaseLost unless the attempt holds its effect at this moment."""
@@ -70,7 +72,7 @@ class Running:
         if reservation is None:
             return
         record = self._store.get_effect(reservation.effect_key)
-        reason = _why_lost(record, reservation, self._clock()) or self._lost
+        reason = _why_lost(record, reservation, self._steady()) or self._lost
         if reason is None:
             self._passed = True
             return
@@ -121,11 +123,12 @@ class Running:
     def _extend(self, reservation: Reservation) -> datetime | str:
         """One extension, in one unit: the lease's new end, or why it is refused."""
         key, action_id = reservation.effect_key, reservation.action_id
-        now = self._clock()
-        see_holder(self._store, reservation, now)  # also of a lease that is lost: somebody may ask
+        # Also of a lease that is lost: somebody may ask.
+        see_holder(self._store, reservation, self._clock())
         if self._lost is not None:
             return self._lost
         record = self._store.get_effect(key)
+        now = self._steady()
         reason = _why_lost(record, reservation, now)
         if reason is not None:
             return reason

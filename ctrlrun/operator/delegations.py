@@ -80,6 +80,38 @@ def delegation_standing(reader: PagedReader, delegation_id: str, now: datetime) 
     return Standing("expired", None, ends_at) if is_over else Standing("in force")
 
 
+class RevokedAbove:
+    """Which delegation above others was revoked, each row of the ways up looked at once.
+
+    A row that cannot be read, or is not there, ends a way.
+    """
+
+    def __init__(self, reader: PagedReader) -> None:
+        self._reader = reader
+        self._found: dict[str, str | None] = {}
+
+    def of(self, record: DelegationRecord) -> str | None:
+        """The id of the nearest one above that was revoked, or None."""
+        way: dict[str, None] = {}
+        at: str | None = record.parent_id
+        while at is not None and at not in self._found and at not in way:
+            way[at] = None
+            above = self._look(at)
+            if above is not None and above.is_revoked:
+                self._found[at] = at
+            else:
+                at = None if above is None else above.parent_id
+        found = None if at is None else self._found.get(at)
+        self._found.update(dict.fromkeys(way, found))
+        return found
+
+    def _look(self, delegation_id: str) -> DelegationRecord | None:
+        try:
+            return self._reader.get_delegation(delegation_id)
+        except DamagedRow:
+            return None
+
+
 def made_event(reader: PagedReader, delegation_id: str) -> Event | None:
     """The DELEGATION_CREATED of an id, if it is among the newest of them; it names no action."""
     found = search(

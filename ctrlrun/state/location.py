@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from ctrlrun.clock import Clock
 from ctrlrun.errors import InvalidArgument, MissingDependency
 from ctrlrun.receipt import EVENTS_FILENAME
 from ctrlrun.state.masking import masked, without_passwords
+from ctrlrun.state.postgres_url import DEFAULT_SCHEMA, SCHEMES, place_of, with_schema
 from ctrlrun.state.protocol import PagedReader, UnitStateStore
 from ctrlrun.state.sqlite import ExistingSQLiteStore, SQLiteReader
 from ctrlrun.state.sqlite_open import applied_steps, check_path
@@ -34,8 +33,6 @@ CONFIG_VARIABLE = "CTRLRUN_CONFIG"
 DEFAULT_POLICY = "ctrlrun.yaml"
 
 _SQLITE = "sqlite://"
-_POSTGRES = ("postgres://", "postgresql://")
-_SCHEMA = re.compile(r"(?<=[?&])ctrlrun_schema=([^&]*)(?:&|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +58,7 @@ class StoreLocation:
         """What names the store to another process of ours: may hold a password."""
         if self.path is not None:
             return f"sqlite://{self.path}"
-        mark = "&" if "?" in self.url else "?"
-        return f"{self.url}{mark}ctrlrun_schema={self.schema}"
+        return with_schema(self.url, self.schema)
 
 
 def locate(store_url: str | None, environ: Mapping[str, str] = os.environ) -> StoreLocation:
@@ -222,7 +218,7 @@ def _from_url(url: str, origin: str) -> StoreLocation:
         if not path.strip():
             raise InvalidArgument(f"{origin}: {url!r} names no file; write sqlite://PATH")
         return _file(check_path(path))
-    if url.startswith(_POSTGRES):
+    if url.startswith(SCHEMES):
         return _in_postgres(url, origin)
     raise InvalidArgument(
         f"{origin}: no store backend for {masked(url)!r}; "
@@ -231,20 +227,13 @@ def _from_url(url: str, origin: str) -> StoreLocation:
 
 
 def _in_postgres(url: str, origin: str) -> StoreLocation:
-    """The schema is ours to read; everything else of the URL goes to the driver as it stands."""
     if find_spec("psycopg") is None:
         raise MissingDependency("psycopg", "postgres")
-    named = [unquote(name) for name in _SCHEMA.findall(url)]
-    bare = _SCHEMA.sub("", url)
-    if named:
-        bare = bare.rstrip("?&")
-    schema = (named[-1] if named else "") or "public"
-    if len(set(named)) > 1 or re.fullmatch(r"[A-Za-z0-9_]{1,63}", schema) is None:
-        raise InvalidArgument(
-            f"{origin}: ctrlrun_schema names one schema by letters, digits and underscores "
-            f"({masked(url)!r})"
-        )
-    shown = masked(bare) if schema == "public" else f"{masked(bare)} (schema {schema})"
+    try:
+        bare, schema = place_of(url)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"{origin}: {error}") from None
+    shown = masked(bare) if schema == DEFAULT_SCHEMA else f"{masked(bare)} (schema {schema})"
     return StoreLocation("postgres", None, shown, bare, schema)
 
 

@@ -307,7 +307,7 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
         with self._lock:
             approvals = self._tables.approvals
             if request.request_id in approvals:
-                raise InvalidArgument(f"the approval {request.request_id} already exists")
+                raise InvalidArgument(f"approval {request.request_id} already exists")
             record = ApprovalRecord(request, ApprovalStatus.PENDING)
             self._put(approvals, request.request_id, ApprovalRow(len(approvals) + 1, record))
 
@@ -393,7 +393,7 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
         _check_texts(record.created_by_user, record.created_via, record.revoked_by)
         with self._lock:
             if record.delegation_id in self._tables.delegations:
-                raise InvalidArgument(f"the delegation {record.delegation_id} already exists")
+                raise InvalidArgument(f"delegation {record.delegation_id} already exists")
             self._keep_delegation(record)
 
     def revoke_delegation(self, delegation_id: str, *, by: str | None, at: datetime) -> bool:
@@ -473,7 +473,7 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
         _aware(receipt.finished_at, "finished_at")
         with self._lock:
             if receipt.receipt_id in self._tables.receipt_ids:
-                raise InvalidArgument(f"the receipt {receipt.receipt_id} already exists")
+                raise InvalidArgument(f"receipt {receipt.receipt_id} already exists")
             seq, head = self.chain_head()
             chained, text = link((seq, head), receipt)
             self._append(self._tables.receipts, ChainedRow(seq + 1, chained, text))

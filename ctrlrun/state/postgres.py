@@ -14,9 +14,9 @@ from ctrlrun.state import postgres_open
 from ctrlrun.state.postgres_commit import SettledWrites
 from ctrlrun.state.postgres_delegations import FollowedDelegations
 from ctrlrun.state.postgres_dialect import PostgresDialect
-from ctrlrun.state.postgres_open import DEFAULT_SCHEMA
 from ctrlrun.state.postgres_pages import SettledPages
 from ctrlrun.state.postgres_session import Connection, PostgresSession
+from ctrlrun.state.postgres_url import place_of
 from ctrlrun.state.relational import RelationalReader, RelationalStore
 from ctrlrun.state.session import Sessions
 
@@ -28,10 +28,9 @@ class _Opened:
     """Makes every connection of the store: overridden by tests of broken ones."""
 
     def _open(
-        self, url: str, schema: str, check: Callable[[Connection], None]
+        self, url: str, schema: str | None, check: Callable[[Connection], None]
     ) -> tuple[Sessions[PostgresSession], PostgresDialect]:
-        place = postgres_open.check_url(url)
-        self.schema = postgres_open.check_schema(schema)
+        place, self.schema = place_of(url, schema)
         first = postgres_open.first_look(check)
         versions: list[int] = []
 
@@ -56,16 +55,18 @@ class PostgresStateStore(
 ):
     """A store in a schema of a Postgres database, shared by threads, processes and hosts.
 
-    `url` goes to psycopg as it is (URL or keywords; `PG*` variables count). Makes what is missing
-    of tables and indexes, never the schema itself. `clock` returns aware times.
+    `url` goes to psycopg as it is (URL or keywords; `PG*` variables count), but for the parameter
+    `ctrlrun_schema` of a URL, which names the schema where `schema` does not; `public` where
+    neither does. Makes what is missing of tables and indexes, never the schema itself. `clock`
+    returns aware times.
 
-    Raises, in this order: InvalidArgument for an empty `url` or a bad name; MissingDependency; the
+    Raises, in this order: InvalidArgument for an empty `url`, a bad name or two that differ; MissingDependency; the
     driver's error where nothing can be reached; InvalidArgument for a database that is not UTF8, a
     schema that is not there, or one in which tables are to be made and may not be; SchemaMismatch
     for another application's tables or another format. Rules: docs/stores.md.
     """
 
-    def __init__(self, url: str, *, clock: Clock = utc_now, schema: str = DEFAULT_SCHEMA) -> None:
+    def __init__(self, url: str, *, clock: Clock = utc_now, schema: str | None = None) -> None:
         sessions, dialect = self._open(url, schema, lambda c: self._prepare(c, clock))
         super().__init__(sessions, dialect, clock)
 
@@ -96,7 +97,7 @@ class ExistingPostgresStore(PostgresStateStore):
         url: str,
         *,
         clock: Clock = utc_now,
-        schema: str = DEFAULT_SCHEMA,
+        schema: str | None = None,
         extend: bool,
     ) -> None:
         self._extend = extend
@@ -115,7 +116,7 @@ class PostgresReader(_Opened, FollowedDelegations, SettledPages, RelationalReade
     this build's head: a reader brings nothing there.
     """
 
-    def __init__(self, url: str, *, clock: Clock = utc_now, schema: str = DEFAULT_SCHEMA) -> None:
+    def __init__(self, url: str, *, clock: Clock = utc_now, schema: str | None = None) -> None:
         sessions, dialect = self._open(
             url, schema, lambda c: postgres_open.check_ready(c, self.schema)
         )

@@ -26,34 +26,17 @@ from ctrlrun.state.postgres_schema import (
     channel_of,
 )
 from ctrlrun.state.postgres_session import Connection, driver
+from ctrlrun.state.postgres_url import place_of
 from ctrlrun.state.schema import Classification, Found, Migration
 
 log = logging.getLogger("ctrlrun.postgres")
 
-DEFAULT_SCHEMA = "public"
-_SCHEMA = re.compile(r"[A-Za-z0-9_]{1,63}")
 _TIMEOUT = re.compile(r"[0-9]+(ms|s|min|h|)")
 
 Connect = Callable[[str], Connection]
 
 
 # --- connecting ----------------------------------------------------------------------------------
-
-
-def check_url(url: object) -> str:
-    """The connection string as given; InvalidArgument for none."""
-    if not isinstance(url, str) or not url.strip():
-        raise InvalidArgument("a Postgres store needs a connection string, not an empty one")
-    return url
-
-
-def check_schema(schema: object) -> str:
-    """The schema's name; InvalidArgument unless it is letters, digits and underscores, 63 at most."""
-    if not isinstance(schema, str) or _SCHEMA.fullmatch(schema) is None:
-        raise InvalidArgument(
-            f"a schema's name is 1 to 63 letters, digits and underscores (ASCII), not {schema!r}"
-        )
-    return schema
 
 
 def open_connection(url: str) -> Connection:
@@ -97,7 +80,13 @@ def schema_exists(connection: Connection, schema: str) -> bool:
 
 
 def _missing_schema(connection: Connection, schema: str) -> str:
-    return f'the database {connection.info.dbname} has no schema "{schema}"'
+    """That a schema is not there, and the statement that makes it, for whoever may run it."""
+    (may, user) = connection.execute(
+        "SELECT has_database_privilege(current_database(), 'CREATE'), quote_ident(current_user)"
+    ).fetchone()
+    makes = f'CREATE SCHEMA "{schema}"'
+    advice = makes if may else f"{makes} AUTHORIZATION {user} (as a role that may)"
+    return f'the database {connection.info.dbname} has no schema "{schema}"; run: {advice}'
 
 
 def look(connection: Connection, schema: str) -> Found:
@@ -170,10 +159,7 @@ def check_present(connection: Connection, schema: str) -> Found:
     """What the schema holds; refuses one that is absent, or holds no store."""
     check_server(connection)
     if not schema_exists(connection, schema):
-        raise StoreNotFound(
-            f"{_missing_schema(connection, schema)}; nothing was created "
-            f"(PostgresStateStore.create_schema(url, {schema!r}) makes it)"
-        )
+        raise StoreNotFound(_missing_schema(connection, schema))
     found = look(connection, schema)
     if not found.columns:
         raise SchemaMismatch(
@@ -201,10 +187,7 @@ def bring_to_head(connection: Connection, schema: str, clock: Clock) -> None:
     """
     check_server(connection)
     if not schema_exists(connection, schema):
-        raise InvalidArgument(
-            f"{_missing_schema(connection, schema)}; create it first "
-            f"(PostgresStateStore.create_schema)"
-        )
+        raise InvalidArgument(_missing_schema(connection, schema))
     found = look(connection, schema)
     place = where(connection, schema)
     if not found.columns or formats.pending(found.recorded):
@@ -300,20 +283,18 @@ def _named(statement: str, schema: str) -> str:
 
 def create_schema(url: str, schema: str) -> None:
     """Make the schema if it is not there."""
-    check_url(url)
-    name = check_schema(schema)
-    with contextlib.closing(open_connection(url)) as connection:
+    place, name = place_of(url, schema)
+    with contextlib.closing(open_connection(place)) as connection:
         if not schema_exists(connection, name):
             connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{name}"')
 
 
 def drop_schema(url: str, schema: str, *, timeout: str = "10s") -> None:
     """Drop the schema with all that is in it; waits at most `timeout` for others' locks."""
-    check_url(url)
-    name = check_schema(schema)
+    place, name = place_of(url, schema)
     if _TIMEOUT.fullmatch(timeout) is None:
         raise InvalidArgument(f"a timeout is a number with ms, s, min or h, not {timeout!r}")
-    with contextlib.closing(open_connection(url)) as connection, connection.transaction():
+    with contextlib.closing(open_connection(place)) as connection, connection.transaction():
         connection.execute(f"SET LOCAL lock_timeout TO '{timeout}'")
         connection.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
 

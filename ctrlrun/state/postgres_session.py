@@ -28,6 +28,8 @@ _SYNC = f"{_BEGIN}; SET LOCAL synchronous_commit TO on"
 _TAKE_ALONG = ("INSERT ", "UPDATE ", "DELETE ")
 """Statements that another write may be part of, as `WITH noted AS (...)`."""
 _NEVER_COMMITTED = ("40001", "40P01")
+_NOT_AS_IT_WAS = ("42P01", "42501")
+"""A table that is not there, or that this role may not use."""
 _HELD_TWICE = "continuations_by_value"
 
 
@@ -235,6 +237,8 @@ class PostgresSession(Session):
         except errors.Error as error:
             if self.active and self.broken is None:
                 self.broken = error  # the server takes nothing more in this transaction
+            if error.sqlstate in _NOT_AS_IT_WAS:
+                self._writable.clear()  # somebody changed what was found there
             if isinstance(error, (errors.DataError, errors.errors.UndefinedFunction)):
                 said = str(error).partition("\n")[0]
                 raise InvalidArgument(f"a value cannot be {what}: {said}") from error
@@ -288,7 +292,7 @@ class PostgresSession(Session):
         return self._may(name, "SELECT")
 
     def takes_rows(self, name: str) -> bool:
-        """A yes holds as long as the connection: a call pays for the look once."""
+        """A yes holds as long as the connection, or until it proves wrong: that costs one call."""
         if name not in self._writable and self._may(name, "SELECT", "INSERT", "UPDATE"):
             self._writable.add(name)
         return name in self._writable

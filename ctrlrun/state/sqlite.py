@@ -9,13 +9,21 @@ from pathlib import Path
 
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.errors import InvalidArgument
+from ctrlrun.receipt import Receipt
 from ctrlrun.state import schema, sqlite_make, sqlite_open
 from ctrlrun.state.relational import RelationalReader, RelationalStore
 from ctrlrun.state.session import Sessions
 from ctrlrun.state.sqlite_delegations import FollowedDelegations
-from ctrlrun.state.sqlite_session import Connect, SQLiteDialect, SQLiteSession, open_connection
+from ctrlrun.state.sqlite_session import (
+    Connect,
+    SQLiteDialect,
+    SQLiteSession,
+    open_connection,
+    renamed,
+)
 
 _DURABILITIES = ("full", "normal")
+_USED_RECEIPT = "receipts.receipt_id"  # as SQLite names the column whose value was there
 
 
 class SQLiteStateStore(FollowedDelegations, RelationalStore):
@@ -60,6 +68,16 @@ class SQLiteStateStore(FollowedDelegations, RelationalStore):
         else:
             with sqlite_open.naming(self.path):
                 sqlite_make.create(self.path, clock, self.connector)
+
+    def put_receipt(self, receipt: Receipt) -> Receipt:
+        """As every store's; `sqlite3.IntegrityError`, which names the receipt, for a used id."""
+        try:
+            return super().put_receipt(receipt)
+        except sqlite3.IntegrityError as error:
+            if _USED_RECEIPT not in str(error):
+                raise
+            message = f"receipt {receipt.receipt_id} already exists: {error}"
+            raise renamed(error, message) from error
 
     def _prepare(self, connection: sqlite3.Connection, clock: Clock) -> None:
         sqlite_make.bring_to_head(connection, self.path, clock)

@@ -63,6 +63,34 @@ def test_which_are_listed(grants: Grants) -> None:
     assert ids(grants, "--parent", second) == [third]
 
 
+def test_what_hangs_beneath_one_that_was_revoked_says_so(grants: Grants) -> None:
+    """Also where a row between was deleted, cannot be read, or leads in a circle: as far as seen."""
+    top = grants.made()
+    middle = grants.made(top, SUPPORT)
+    leaf = grants.made(top, SUPPORT)
+    grants.damage(leaf, "parent_id", middle)
+    other = grants.made()
+    circle = grants.made()
+    grants.damage(circle, "parent_id", circle)
+    grants.ctrlrun("revoke", top)
+    marks = [line.split("  ")[5:] for line in grants.ctrlrun("delegations").lines]
+    assert marks == [[f"beneath revoked {top}"], [f"beneath revoked {top}"], [], []]
+    assert ids(grants) == [middle, leaf, other, circle]
+    grants.ctrlrun("revoke", middle, "--by", "ann")
+    marks = [line.split("  ")[5:] for line in grants.ctrlrun("delegations", "--all").lines]
+    assert [mark[:1] for mark in marks] == [
+        ["revoked by cli:local"],
+        ["revoked by ann"],
+        [f"beneath revoked {middle}"],
+        [],
+        [],
+    ]
+    (document, *_) = grants.ctrlrun("delegations", "--json").documents
+    assert document["delegation_id"] == leaf and document["revoked_at"] is None
+    grants.damage(middle, "created_at", "yesterday")
+    assert "beneath" not in grants.ctrlrun("delegations").out
+
+
 def test_json_has_the_columns(grants: Grants) -> None:
     made = grants.made()
     grants.ctrlrun("revoke", made, "--by", "ann")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
+import psycopg
 import pytest
 
 from ctrlrun.action import Action, Principal
@@ -19,10 +22,28 @@ POLICY = Policy.from_yaml(
 )
 
 
-def pay(store: PostgresStateStore) -> None:
+def pay(store: PostgresStateStore, number: str = "1") -> None:
     """One protected call."""
-    action = Action("pay", {"id": "1"}, Principal("agent"))
-    Control(POLICY, store).execute(action, lambda: {"id": "re_1"}, "pay:1")
+    action = Action("pay", {"id": number}, Principal("agent"))
+    Control(POLICY, store).execute(action, lambda: {"id": "re_1"}, f"pay:{number}")
+
+
+@contextlib.contextmanager
+def a_role(schema: str) -> Iterator[tuple[str, str]]:
+    """A role that may use all tables and owns none, and the URL by which it comes."""
+    role = f"r_{schema}"
+    run(
+        schema,
+        f"CREATE ROLE {role}",
+        f"GRANT USAGE ON SCHEMA {{s}} TO {role}",
+        f"GRANT ALL ON ALL TABLES IN SCHEMA {{s}} TO {role}",
+        f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {{s}} TO {role}",
+    )
+    url = server_url()
+    try:
+        yield role, f"{url}{'&' if '?' in url else '?'}options=-c%20role%3D{role}"
+    finally:
+        run(schema, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
 def test_a_call_writes_down_who_makes_it(schema: str) -> None:
@@ -54,27 +75,41 @@ def test_without_the_table_calls_go_on_and_nobody_is_named(schema: str) -> None:
     assert rows(schema, "SELECT to_regclass('{s}.holders')") == [(None,)]
 
 
+TAKEN_AWAY = {
+    "dropped": ("DROP TABLE {s}.holders",),
+    "revoked": ("REVOKE INSERT ON {s}.holders FROM {role}",),
+    "renamed": ("ALTER TABLE {s}.holders RENAME TO held",),
+}
+
+
+@pytest.mark.parametrize("change", TAKEN_AWAY)
+def test_a_table_that_is_taken_away_under_an_agent_stops_one_call(schema: str, change: str) -> None:
+    PostgresStateStore(server_url(), schema=schema).close()
+    with a_role(schema) as (role, url):
+        store = PostgresStateStore(url, schema=schema)
+        pay(store, "1")
+        run(schema, *(statement.replace("{role}", role) for statement in TAKEN_AWAY[change]))
+        with pytest.raises(psycopg.Error):
+            pay(store, "2")
+        assert store.get_effect("pay:2") is None
+        pay(store, "2")
+        record = store.get_effect("pay:2")
+        store.close()
+    assert record is not None and (record.state, record.attempt) == (EffectState.COMMITTED, 1)
+
+
 @pytest.mark.parametrize("granted", ["", "SELECT"])
 def test_a_role_that_may_not_write_the_table_acts_all_the_same(schema: str, granted: str) -> None:
     PostgresStateStore(server_url(), schema=schema).close()
-    role = f"r_{schema}"
-    run(
-        schema,
-        f"CREATE ROLE {role}",
-        f"GRANT USAGE ON SCHEMA {{s}} TO {role}",
-        f"GRANT ALL ON ALL TABLES IN SCHEMA {{s}} TO {role}",
-        f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {{s}} TO {role}",
-        f"REVOKE ALL ON {{s}}.holders FROM {role}",
-        *([f"GRANT {granted} ON {{s}}.holders TO {role}"] if granted else []),
-    )
-    url = server_url()
-    url = f"{url}{'&' if '?' in url else '?'}options=-c%20role%3D{role}"
-    try:
+    with a_role(schema) as (role, url):
+        run(
+            schema,
+            f"REVOKE ALL ON {{s}}.holders FROM {role}",
+            *([f"GRANT {granted} ON {{s}}.holders TO {role}"] if granted else []),
+        )
         store = PostgresStateStore(url, schema=schema)
         pay(store)
         assert store.get_holder("pay:1", 1) is None
         record = store.get_effect("pay:1")
         store.close()
-    finally:
-        run(schema, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
     assert record is not None and record.state is EffectState.COMMITTED

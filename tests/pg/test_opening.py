@@ -176,11 +176,12 @@ def test_a_string_that_cannot_be_read_keeps_its_password(url: str) -> None:
 
 
 def test_a_schema_that_is_not_there_is_not_made() -> None:
-    with pytest.raises(InvalidArgument, match="no schema"):
+    said = 'no schema "t_absent"; run: CREATE SCHEMA "t_absent"$'
+    with pytest.raises(InvalidArgument, match=said):
         open_store("t_absent")
-    with pytest.raises(StoreNotFound, match="no schema"):
+    with pytest.raises(StoreNotFound, match=said):
         open_reader(locate(a_url("t_absent"), {}), clock=utc_now)
-    with pytest.raises(StoreNotFound, match="no schema"):
+    with pytest.raises(StoreNotFound, match=said):
         migrate(locate(a_url("t_absent"), {}), clock=utc_now)
     assert not tables("t_absent")
 
@@ -229,6 +230,22 @@ def test_tables_may_be_used_without_being_made(schema: str) -> None:
             assert store.reserve_effect("k", "a").attempt == 1
     finally:
         run(schema, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+def test_the_statement_that_makes_a_schema_is_said_and_makes_it(schema: str) -> None:
+    role, name = f"R {schema}", f"{schema}_Made"
+    run(schema, f'CREATE ROLE "{role}" LOGIN')
+    try:
+        url = as_role(role.replace(" ", "%20"))
+        with pytest.raises(InvalidArgument) as caught:
+            PostgresStateStore(url, schema=name)
+        statement = str(caught.value).partition("run: ")[2].partition(" (as a role that may)")[0]
+        assert statement == f'CREATE SCHEMA "{name}" AUTHORIZATION "{role}"'
+        run(schema, statement)
+        with closing(PostgresStateStore(url, schema=name)) as store:
+            assert store.reserve_effect("k", "a").attempt == 1
+    finally:
+        run(schema, f'DROP OWNED BY "{role}"', f'DROP ROLE "{role}"')
 
 
 def test_schemas_come_and_go() -> None:
@@ -295,8 +312,28 @@ def test_the_schema_is_taken_off_the_url(url: str, bare: str, schema: str) -> No
 
 @pytest.mark.parametrize("value", ["a-b", "a%22b", "x" * 64, "a&ctrlrun_schema=b"])
 def test_a_schema_that_is_none_is_refused_before_anything_is_reached(value: str) -> None:
-    with pytest.raises(InvalidArgument, match="ctrlrun_schema"):
-        locate(f"postgresql://u:s3cret@nobody.invalid/d?ctrlrun_schema={value}", {})
+    url = f"postgresql://u:s3cret@nobody.invalid/d?ctrlrun_schema={value}"
+    for call in (lambda: locate(url, {}), lambda: PostgresStateStore(url)):
+        with pytest.raises(InvalidArgument, match="ctrlrun_schema") as caught:
+            call()
+        assert "s3cret" not in str(caught.value)
+
+
+def test_a_program_may_name_the_schema_in_the_url_as_commands_do(schema: str) -> None:
+    for options in ({}, {"schema": schema}):
+        with closing(PostgresStateStore(a_url(schema), **options)) as store:
+            assert store.schema == schema
+    assert "effects" in tables(schema)
+    other = f"{schema}_2"
+    for call in (
+        lambda: PostgresStateStore(a_url(schema), schema="public"),
+        lambda: PostgresStateStore.create_schema(a_url(schema), other),
+        lambda: PostgresStateStore.drop_schema(a_url(schema), other),
+    ):
+        with pytest.raises(InvalidArgument, match=f"two schemas.*{schema}"):
+            call()
+    PostgresStateStore.drop_schema(a_url(schema), schema)
+    assert not tables(schema)
 
 
 def test_a_location_keeps_its_password_to_itself() -> None:

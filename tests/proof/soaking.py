@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ctrlrun.state.location import locate, masked
+from ctrlrun.state.postgres_url import with_schema
 from tests.proof import faults
 from tests.proof.campaign import Campaign, Tally
 from tests.proof.roles import Task
@@ -55,8 +56,7 @@ def beside(store: str, number: int, folder: Path) -> str:
     location = locate(store)
     if location.path is not None:
         return f"sqlite://{folder / 'state.db'}"
-    mark = "&" if "?" in location.url else "?"
-    return f"{location.url}{mark}ctrlrun_schema={location.schema}_control_{number}"
+    return with_schema(location.url, f"{location.schema}_control_{number}")
 
 
 def seconds_of(text: str) -> float:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from ctrlrun.clock import Clock, new_id, utc_now
+from ctrlrun.conformance.store.checking import type_of
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.postgres import PostgresStateStore
 from ctrlrun.state import InMemoryStateStore, SQLiteStateStore, StateStore
 from ctrlrun.state.location import locate
+from ctrlrun.state.postgres_url import SCHEMES, with_schema
 
 _SQLITE = "sqlite://"
-_POSTGRES = ("postgresql://", "postgres://")
 
 
 @runtime_checkable
@@ -129,8 +130,8 @@ class PostgresBackend:
     name = "postgres"
 
     def __init__(self, url: str) -> None:
-        if not url.startswith(_POSTGRES):
-            raise InvalidArgument(f"a database is named by a {_POSTGRES[0]} URL, to which we add")
+        if not url.startswith(SCHEMES):
+            raise InvalidArgument(f"a database is named by a {SCHEMES[-1]} URL, to which we add")
         self._database = locate(url).url
         self._mark = secrets.token_hex(6)
         self._number = 0
@@ -158,8 +159,7 @@ class PostgresBackend:
 
     def url(self) -> str | None:
         """The database's URL, with the schema as `ctrlrun_schema`."""
-        mark = "&" if "?" in self._database else "?"
-        return f"{self._database}{mark}ctrlrun_schema={self.schema}"
+        return with_schema(self._database, self.schema)
 
     def reset(self) -> None:
         """Drop the schema; the next one has another name."""
@@ -179,13 +179,24 @@ def store_from_url(url: str) -> StateStore:
     """
     if url.startswith(_SQLITE):
         return SQLiteStateStore(url.removeprefix(_SQLITE))
-    if url.startswith(_POSTGRES):
-        place = locate(url)
-        return PostgresStateStore(place.url, schema=place.schema)
+    if url.startswith(SCHEMES):
+        return PostgresStateStore(url)
     raise InvalidArgument(
-        f"{_scheme(url)}:// is no store of ours ({_SQLITE}, {_POSTGRES[0]}); a backend with a scheme of its own "
+        f"{_scheme(url)}:// is no store of ours ({_SQLITE}, {SCHEMES[-1]}); a backend with a scheme of its own "
         "says with opener() how to open it: 'module:function'"
     )
+
+
+_CALLS = ("open", "open_with_clock", "reopen", "url", "reset")
+
+
+def missing_of(backend: object) -> str | None:
+    """The members of `StoreBackend` that an object has not got, in a line; None when it has all."""
+    missing = [] if isinstance(getattr(backend, "name", None), str) else ["name (a text)"]
+    missing += [f"{name}()" for name in _CALLS if not callable(getattr(backend, name, None))]
+    if not missing:
+        return None
+    return f"the backend, {type_of(backend)}, has no {', '.join(missing)}"
 
 
 def opener_of(backend: StoreBackend) -> str | None:

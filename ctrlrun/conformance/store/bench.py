@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from ctrlrun.clock import Clock
 from ctrlrun.conformance.store.backends import StoreBackend, open_at, opener_of
-from ctrlrun.conformance.store.checking import CheckFailed, NotApplicable, require
+from ctrlrun.conformance.store.checking import CheckFailed, NotApplicable, a_store, require
 from ctrlrun.conformance.store.contest import Contest, ContestResult, among_processes
 from ctrlrun.conformance.store.samples import LEASE, MovableClock
 from ctrlrun.state import StateStore
@@ -44,11 +44,11 @@ class Bench:
 
     def open(self) -> StateStore:
         """A handle on the storage."""
-        return self._kept(self._backend.open())
+        return self._kept(self._backend.open(), "open()")
 
     def open_with(self, clock: MovableClock | Clock) -> StateStore:
         """A handle with this clock."""
-        return self._kept(self._backend.open_with_clock(clock))
+        return self._kept(self._backend.open_with_clock(clock), "open_with_clock()")
 
     def reopened(self, write: Callable[[StateStore], None]) -> StateStore:
         """Write through a handle, close it, and give another one on what was written."""
@@ -59,12 +59,14 @@ class Bench:
         if again is None:
             self._believe(NO_OTHER_LIFE, "reopen()")
         require(again is not first, "reopen() gave the handle that was closed, not another one")
-        return self._kept(again)
+        return self._kept(again, "reopen()")
 
     def contest(self, task: str, rounds: Sequence[Sequence[Mapping[str, Any]]]) -> ContestResult:
         """Let processes contend on the storage, which a handle of `open` has made."""
         url, opener = self.need_processes(), opener_of(self._backend)
-        open_at(url, opener).close()  # refused here once, not in each process
+        a_store(
+            open_at(url, opener), "the opener"
+        ).close()  # refused here once, not in each process
         self.detail["processes"] = len(rounds[0])
         self.detail["rounds"] = len(rounds)
         return among_processes(Contest(url, opener, task, rounds))
@@ -93,13 +95,15 @@ class Bench:
         others: list[tuple[str, StateStore]] = []
         again = self._backend.reopen()
         if again is not None:
-            others.append(("reopen()", self._kept(again)))
+            others.append(("reopen()", self._kept(again, "reopen()")))
         url = self._backend.url()
         if url is not None:
-            others.append(("url()", self._kept(open_at(url, opener_of(self._backend)))))
+            opened = open_at(url, opener_of(self._backend))
+            others.append(("url()", self._kept(opened, "the opener")))
         return [*others, ("open()", self.open())]
 
-    def _kept(self, store: StateStore) -> StateStore:
+    def _kept(self, opened: object, source: str) -> StateStore:
+        store = a_store(opened, source)
         self._opened.append(store)
         return store
 

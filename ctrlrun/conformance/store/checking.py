@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from ctrlrun.approval import ApprovalRecord
 from ctrlrun.effect import EffectRecord, EffectState
@@ -11,6 +11,9 @@ from ctrlrun.state import StateStore
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
+
+STORE_MEMBERS = frozenset(name for name in dir(StateStore) if not name.startswith("_"))
+"""The calls of a store."""
 
 _LONGEST = 400
 
@@ -57,9 +60,23 @@ def refused(what: str, call: Callable[[], object], kind: type[E], **facts: objec
 
 
 def described(error: BaseException) -> str:
-    """An error in one line."""
+    """An error in one line; a call that a store has not got is named as that."""
+    if isinstance(error, AttributeError) and error.name in STORE_MEMBERS:
+        return f"{type_of(error.obj)} has no {error.name}(), which is a call of StateStore"
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def type_of(value: object) -> str:
+    """What a value is, for a reason."""
+    return "None" if value is None else type(value).__name__
+
+
+def a_store(value: object, source: str) -> StateStore:
+    """The handle that `source` gave; CheckFailed for what has no call of a store at all."""
+    if not any(hasattr(value, name) for name in STORE_MEMBERS):
+        raise CheckFailed(f"{source} gave {type_of(value)}, which has no call of StateStore")
+    return cast("StateStore", value)
 
 
 def effect_of(store: StateStore, effect_key: str) -> EffectRecord:

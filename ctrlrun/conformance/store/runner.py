@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from ctrlrun.conformance.results import CaseResult, SuiteResult, SuiteStatus
-from ctrlrun.conformance.store.backends import StoreBackend
+from ctrlrun.conformance.store.backends import StoreBackend, missing_of
 from ctrlrun.conformance.store.bench import Bench, Case
-from ctrlrun.conformance.store.checking import CheckFailed, NotApplicable, described
+from ctrlrun.conformance.store.checking import CheckFailed, NotApplicable, described, type_of
 from ctrlrun.conformance.store.report import StoreReport
 from ctrlrun.conformance.store.suites import SUITES
 from ctrlrun.errors import InvalidArgument
@@ -24,18 +24,21 @@ def run(backend: StoreBackend, *, only: Iterable[str] = (), processes: int = 8) 
 
     `only` names the cases to run (empty: all). `processes` contend in the cases across processes,
     2 at least. The storage is reset before each case and at the end. What a case raises fails it;
+    A backend without the members of `StoreBackend` fails every case, and none is run.
     KeyboardInterrupt propagates. Raises InvalidArgument for an unknown case and for too few
     processes, before anything is touched.
     """
     chosen = _chosen(only)
     if isinstance(processes, bool) or not isinstance(processes, int) or processes < 2:
         raise InvalidArgument(f"processes must be an integer of 2 or more, not {processes!r}")
+    unfit = missing_of(backend)
+    if unfit is not None:
+        name = getattr(backend, "name", None)
+        shown = name if isinstance(name, str) else type_of(backend)
+        suites = _suites(chosen, lambda case: _failed(case, unfit))
+        return StoreReport(shown, "refused", unfit, suites)
     try:
-        suites = tuple(
-            SuiteResult.of(name, [_run_case(backend, case, processes) for case in picked])
-            for name, cases in SUITES.items()
-            if (picked := [case for case in cases if case.id in chosen])
-        )
+        suites = _suites(chosen, lambda case: _run_case(backend, case, processes))
     except BaseException:
         with suppress(Exception):
             backend.reset()
@@ -55,10 +58,22 @@ def _chosen(only: Iterable[str]) -> frozenset[str]:
     return frozenset(named or known)
 
 
+def _suites(chosen: frozenset[str], judge: Callable[[Case], CaseResult]) -> tuple[SuiteResult, ...]:
+    return tuple(
+        SuiteResult.of(name, [judge(case) for case in picked])
+        for name, cases in SUITES.items()
+        if (picked := [case for case in cases if case.id in chosen])
+    )
+
+
+def _failed(case: Case, reason: str) -> CaseResult:
+    return CaseResult(case.id, case.title, SuiteStatus.FAIL, reason)
+
+
 def _run_case(backend: StoreBackend, case: Case, processes: int) -> CaseResult:
     unreset = _reset(backend)
     if unreset is not None:
-        return CaseResult(case.id, case.title, SuiteStatus.FAIL, unreset)
+        return _failed(case, unreset)
     bench = Bench(backend, processes)
     try:
         case.check(bench)

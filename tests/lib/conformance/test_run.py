@@ -6,10 +6,11 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -256,7 +257,7 @@ def test_every_suite_has_a_broken_store() -> None:
 class Counted(InMemoryBackend):
     """Notes what is asked of it."""
 
-    def __init__(self, store: type[InMemoryStateStore] = InMemoryStateStore) -> None:
+    def __init__(self, store: Callable[..., StateStore] = InMemoryStateStore) -> None:
         self.calls: list[str] = []
         self._store = store
 
@@ -316,6 +317,64 @@ def test_what_a_case_raises_fails_it_in_one_line_and_the_next_one_runs() -> None
         "          FAIL  retry-table  - RuntimeError: out of paper ␛[31m",
     ]
     assert not report.ok
+
+
+class WithoutSome(InMemoryStateStore):
+    """A store that has not got every call."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("deny_approval", "resolve_effect"):
+            raise AttributeError(name=name, obj=self)
+        return super().__getattribute__(name)
+
+
+def test_a_call_that_the_store_has_not_got_is_named_where_it_is_missed() -> None:
+    cases = {
+        "only-ambiguous": "resolve_effect",
+        "binding": None,
+        "single-use": "deny_approval",
+    }
+    for case in run(Counted(WithoutSome), only=cases).cases:
+        call, reason = cases[case.id], str(case.reason)
+        assert (call is None) == (case.status is SuiteStatus.PASS)
+        assert call is None or f"WithoutSome has no {call}(), which is a call of" in reason
+        assert "AttributeError" not in reason
+
+
+@pytest.mark.parametrize(("opened", "named"), [(None, "None"), (object(), "object"), ("x", "str")])
+def test_a_handle_that_is_no_store_fails_each_case(opened: Any, named: str) -> None:
+    report = run(Counted(lambda **_: opened), only=["binding", "retry-table"])
+    wanted = [f"{call} gave {named}, which has no call of StateStore" for call in OPENERS]
+    assert [case.status for case in report.cases] == [SuiteStatus.FAIL] * 2
+    assert {case.reason for case in report.cases} <= set(wanted)
+
+
+OPENERS = ("open()", "open_with_clock()")
+MEMBERS = "name (a text), open(), open_with_clock(), reopen(), url(), reset()"
+
+
+@pytest.mark.parametrize(
+    ("backend", "name", "missing"),
+    [
+        (None, "None", MEMBERS),
+        (object(), "object", MEMBERS),
+        (json, "module", MEMBERS),
+        (SimpleNamespace(name=b"x", open=1, reset=print, url=print, reopen=print), None, None),
+        (SimpleNamespace(name="half", reset=print, open=print), "half", None),
+    ],
+)
+def test_a_backend_without_its_members_fails_every_case(
+    backend: Any, name: str | None, missing: str | None
+) -> None:
+    report = run(backend)
+    assert report.status == "refused" and not report.ok
+    assert report.backend == (name or "SimpleNamespace")
+    assert {case.status for case in report.cases} == {SuiteStatus.FAIL}
+    assert {case.reason for case in report.cases} == {report.reason}
+    assert report.reason is not None
+    assert report.reason.endswith(f"has no {missing}" if missing else "")
+    assert "open_with_clock()" in report.reason and "Error" not in report.to_text()
+    assert len(report.cases) == 28 and report.to_text().endswith("0/28")
 
 
 class Unresettable(Counted):

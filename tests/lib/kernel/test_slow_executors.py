@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import ctrlrun
+from ctrlrun import clock
 from ctrlrun.control import executing
 from ctrlrun.effect import EffectState
 from ctrlrun.errors import (
@@ -30,6 +31,7 @@ Make = Callable[..., World]
 
 KEY = "pay:p1"
 PATIENCE = 30.0
+ALLOWED = "schema: ctrlrun.policy/v2\nactions:\n  pay:\n    decision: allow\n"
 
 
 def lapse(w: World) -> None:
@@ -123,6 +125,70 @@ def test_the_fence(
     assert (receipt.result, receipt.error, receipt.attempt) == ("failed", text, 1)
     if not own:
         assert w.store.get_effect(KEY) == found[0]  # to the letter
+
+
+def set_back(w: World) -> None:
+    """The clock goes on for four minutes, is set back by an hour, and goes on for two."""
+    w.clock.pass_(minutes=4)
+    assert ctrlrun.remaining(timedelta(0)) == timedelta(minutes=1)
+    w.clock.pass_(hours=-1)
+    assert ctrlrun.remaining(timedelta(0)) == timedelta(minutes=1)
+    w.clock.pass_(minutes=2)
+
+
+def test_a_clock_that_is_set_back_makes_no_lease_longer(world: Make) -> None:
+    w = world()
+
+    def executor() -> None:
+        set_back(w)
+        assert ctrlrun.remaining(timedelta(0)) == timedelta(0)
+        ctrlrun.fence()
+
+    error = w.caught(executor=executor)
+    assert isinstance(error, LeaseLost) and error.reason == "lapsed"
+
+
+def test_a_lease_is_kept_alive_over_a_clock_that_is_set_back(
+    world: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w = world()
+    beats = Beats(monkeypatch)
+    began = w.clock()
+
+    def executor() -> None:
+        w.clock.pass_(minutes=4)
+        with ctrlrun.keep_alive(OFTEN):
+            w.clock.pass_(hours=-1)
+            beats.next_two()
+            w.clock.pass_(minutes=4)
+            beats.next_two()
+            record = w.store.get_effect(KEY)
+            assert record.lease_expires_at == began + timedelta(minutes=4 + 4 + 5)
+            ctrlrun.fence()
+
+    assert w.caught(executor=executor) is None
+
+
+def test_the_system_s_clock_is_held_to_the_time_since_boot(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = InMemoryStateStore()
+    control = ctrlrun.Control(ctrlrun.Policy.from_yaml(ALLOWED), store)
+    since_boot = clock.since_boot
+    left: list[timedelta] = []
+
+    def executor() -> None:
+        ctrlrun.fence()
+        for minutes in (4, 6):  # that passed, while the system's clock was set back as often
+            passed = timedelta(minutes=minutes)
+            monkeypatch.setattr(clock, "since_boot", lambda: since_boot() + passed)  # noqa: B023
+            left.append(ctrlrun.remaining(timedelta(0)))
+        record = store.get_effect(KEY)
+        assert record is not None and record.lease_is_live(clock.utc_now())
+        ctrlrun.fence()
+
+    with pytest.raises(LeaseLost):
+        control.execute(ctrlrun.Action("pay", {}, ctrlrun.Principal("a")), executor, KEY)
+    assert timedelta(0) < left[0] <= timedelta(minutes=1)
+    assert left[1] == timedelta(0)
 
 
 def test_exactly_at_its_end_the_lease_still_holds(world: Make) -> None:

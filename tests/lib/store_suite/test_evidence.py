@@ -179,7 +179,7 @@ def test_a_used_id_is_refused_and_the_head_stays(backend: str, store: UnitStateS
     if backend == "postgres":  # it tells what it has under that id
         assert store.put_receipt(receipt(1, error="another")).hash == stored.hash
     else:
-        with pytest.raises(DUPLICATE):
+        with pytest.raises(DUPLICATE, match=f"^receipt {stored.receipt_id} already exists"):
             store.put_receipt(receipt(1, error="another"))
     assert store.chain_head() == head
     assert store.put_receipt(receipt(2)).seq == 2
