@@ -168,12 +168,12 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
 
     def _take_live(self, news: News) -> None:
         error = news.error
+        ever = self.live.last_read_at is not None
         if error is None:
             self._fed = Live(last_read_at=self.clock())
         elif not error.is_stale:
-            self._fed = Live(last_read_at=error.since)
+            self._fed = Live(last_read_at=error.since if ever else None)
         else:
-            ever = self.live.last_read_at is not None
             self._fed = Live(
                 Reach.STALE if ever else Reach.UNREACHABLE,
                 error.since if ever else None,
@@ -274,8 +274,8 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
 
     def on_counted(self, message: Counted) -> None:
         """The pinned line, the tabs and the title say the new number."""
-        before, self.waiting = self.waiting, message.counts.needs_answer
-        self.is_counted = True
+        before = self.waiting if self.is_counted else None
+        self.waiting, self.is_counted = message.counts.needs_answer, True
         self._next_expiry = message.next_expiry
         del self._news[: message.seen]
         self._count_ended()

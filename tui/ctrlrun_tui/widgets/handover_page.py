@@ -30,6 +30,7 @@ class Page(Drawn, inherit_bindings=False):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._handover: Handover | None = None
+        self._unread = Span("")
         self._lines: tuple[tuple[Line, int | None], ...] = ()
         self._at = 0
         self._top = 0
@@ -46,13 +47,20 @@ class Page(Drawn, inherit_bindings=False):
         self._at = min(self._at, max(0, len(handover.given) - 1))
         self.renew()
 
+    def show_unread(self, said: Span) -> None:
+        """Say this while nothing was read."""
+        self._unread = said
+        self.renew()
+
     def renew(self) -> None:
         """Draw again if the lines read otherwise now."""
-        if self._handover is None or not self.size.width:
+        if not self.size.width:
             return
         app = services(self)
         width = self.size.width - 2 * MARGIN
-        lines = tuple(handover_lines(self._handover, app.clock(), app.glyphs, width))
+        lines: tuple[tuple[Line, int | None], ...] = (((self._unread,), None),)
+        if self._handover is not None:
+            lines = tuple(handover_lines(self._handover, app.clock(), app.glyphs, width))
         if lines != self._lines:
             self._lines = lines
             self._scroll(0)
