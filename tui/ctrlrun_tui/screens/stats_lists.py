@@ -364,7 +364,7 @@ def policies_table(rows: Sequence[PolicyRow], glyphs: Glyphs) -> Table:
 
 
 def policy_word(policy_hash: str | None, glyphs: Glyphs) -> str:
-    """A policy by the first eight digits of its hash."""
+    """A policy by the first eight characters of its hash."""
     if policy_hash is None:
         return "none named"
     return glyphs.cut(glyphs.said(policy_hash.rpartition(":")[2])[:8], 8)
