@@ -204,7 +204,8 @@ class HandoverScreen(Overlay[None]):
         """The command that gives the answer under the cursor."""
         given = self.page.current
         if given is not None and given.command is not None:
-            self.console_app.copy(given.command, "the command")
+            what = "the command, without the source" if given.is_told_in_part else "the command"
+            self.console_app.copy(given.command, what)
 
     def do_write_handover(self) -> None:
         """Write the file into the folder that the console was started in."""

@@ -12,7 +12,13 @@ from ctrlrun.operator import InboxRow, Lane, SeenAction
 from ctrlrun.operator.grant_words import subject_text
 from ctrlrun.operator.wording import clock_text, left_text, short_id, span_text
 from ctrlrun_tui.cards.sheet import lay
-from ctrlrun_tui.data.handover import NO_COMMAND, Given, Handover, result_text
+from ctrlrun_tui.data.handover import (
+    NO_COMMAND,
+    WITHOUT_SOURCE,
+    Given,
+    Handover,
+    result_text,
+)
 from ctrlrun_tui.data.models import BLANK, Fact, Line, Prose, Role, Span, line
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.services import services
@@ -220,4 +226,7 @@ def _given_facts(given: Given, glyphs: Glyphs) -> list[Fact | Prose]:
     shown = Span(NO_COMMAND, Role.QUIET)
     if given.command is not None:
         shown = Span(glyphs.said(given.command), Role.YOURS)
-    return [*facts, Fact("", line(shown), whole=True)]
+    facts.append(Fact("", line(shown), whole=True))
+    if given.is_told_in_part:
+        facts.append(Fact("", line(Span(WITHOUT_SOURCE, Role.QUIET)), whole=True))
+    return facts
