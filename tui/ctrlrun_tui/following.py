@@ -245,9 +245,13 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
             self._count_in_thread(tuple(self._news))
 
     def _count_ended(self, not_counted: str = "") -> None:
-        self._counting.end()
+        was_slow = self._counting.slow is not None
+        self._counting.end(answered=not not_counted)
         self._not_counted = not_counted
         self.judge_live()
+        slow = self._counting.slow
+        if slow is not None and not was_slow:
+            self.say(f"slow: it took {slow:.0f} s to count what waits", Role.NEEDS)
         if self._count_is_due:
             self.count()
 
