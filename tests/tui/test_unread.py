@@ -52,6 +52,11 @@ async def comes(pilot: Pilot[int], holds: Callable[[], bool]) -> None:
     raise AssertionError(told(pilot.app))  # type: ignore[arg-type]
 
 
+def titled(app: ConsoleApp, name: str) -> bool:
+    """Whether the view line says which view it is."""
+    return told(app).splitlines()[1].startswith(f" {app.keys.named(name).word}")
+
+
 def aside(folder: Path, *, back: bool = False) -> None:
     """Take the store away, or put it back where it was."""
     away = folder / "away"
@@ -74,6 +79,7 @@ async def test_no_view_looks_empty_that_was_not_read(tmp_path: Path) -> None:
                 app.show_view(name)
                 await comes(pilot, lambda: "not read yet: no database at" in told(app))
                 assert "? waiting" in told(app)
+                await comes(pilot, lambda name=name: titled(app, name))  # type: ignore[misc]
         app.show_view(VIEWS[0])
         for screen in (InspectScreen("act_1"), RequestsScreen("state:pending")):
             app.push_screen(screen)

@@ -16,6 +16,7 @@ from textual import on, work
 from textual.worker import get_current_worker
 
 from ctrlrun.state import PagedReader
+from ctrlrun_tui.actions import VIEWS
 from ctrlrun_tui.data.messages import DetailRead, ReadFailed, RowsRead, ViewRead, ViewUnread
 from ctrlrun_tui.data.models import Detail, Line, Live, Prose, Role, Row, Span
 from ctrlrun_tui.data.sources import TOP, Place, Request, RowSource, answer
@@ -172,8 +173,11 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
             self.post_message(ViewRead(left, right))
 
     def on_view_unread(self) -> None:
-        """It is tried again at the next second."""
+        """It is tried again at the next second; until then the view has its name at least."""
         self._view_failed = True
+        if not self._left and self.PLACE in VIEWS:
+            self._left = (Span(self.console_app.keys.named(self.PLACE).word),)
+        self.show_view_line()
 
     def on_view_read(self, message: ViewRead) -> None:
         """The view line's parts are here."""
