@@ -83,7 +83,7 @@ def answer_delays(folder: Path, answers: int) -> list[float]:
                     terminal.press("\x1b[H")  # off the row that was answered, which then leaves
                     time.sleep(0.1)
                 terminal.press("a")
-                shown = terminal.wait_for("digits of the hash")
+                shown = terminal.wait_for("hash's last four")
                 code = re.findall(r"sha256:\w+…(\w+)", shown)[-1][-4:]
                 terminal.type(code[:-1], 0.5)  # at the pace that a card takes for a hand's
                 time.sleep(0.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -104,12 +105,22 @@ def inspect(action_id: str, store_url: str | None, as_json: bool) -> None:
 
 
 def _whose(reader: PagedReader, other_id: str) -> str:
-    """What else an id is that was taken for an action's, and where the action's stands."""
+    """What else an id is that was taken for an action's, and which command shows what is meant."""
     request = reader.get_approval(other_id)
     if request is not None:
-        return f"; it is a request about {request.request.action.action_id}"
+        return f"; it is a request, see {_inspect(request.request.action.action_id)}"
+    effect = reader.get_effect(other_id)
+    if effect is not None:
+        if inspection_for(reader, effect.action_id) is None:
+            return "; it is an effect's key, and `ctrlrun effects` shows where it stands"
+        return f"; it is an effect's key, see {_inspect(effect.action_id)}"
     if other_id.startswith("ctr_"):
         return "; ctr_ is a receipt's, whose action_id `ctrlrun receipts --json` shows"
-    if reader.get_effect(other_id) is not None:
-        return "; it is an effect's key, and `ctrlrun effects` shows its action"
+    if other_id.startswith("dlg_"):
+        return "; dlg_ is a delegation's, and `ctrlrun delegations` shows those there are"
     return ""
+
+
+def _inspect(action_id: str) -> str:
+    """The command that shows an action."""
+    return f"`{shlex.join(('ctrlrun', 'inspect', action_id))}`"

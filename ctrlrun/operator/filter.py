@@ -33,7 +33,7 @@ from ctrlrun.operator.filter_fields import (
     subject_of,
     texts,
 )
-from ctrlrun.operator.filter_terms import Character, RawTerm, expression, split_terms
+from ctrlrun.operator.filter_terms import Character, RawTerm, expression, meant, split_terms
 from ctrlrun.operator.inbox import InboxRow
 from ctrlrun.operator.seen import SeenAction
 
@@ -202,7 +202,7 @@ def _term(raw: RawTerm, kind: RowKind) -> _Term:
         if not hits:
             raise FilterError(
                 f"{raw.field}:{raw.shown} at {raw.position + 1}: there is no such {raw.field}; "
-                f"there are {', '.join(sorted(known))}",
+                f"{meant(raw.text, known)}there are {', '.join(sorted(known))}",
                 position=raw.value_position,
             )
         exact = hits[0] if len(hits) == 1 and not raw.is_glob else exact
@@ -210,9 +210,11 @@ def _term(raw: RawTerm, kind: RowKind) -> _Term:
 
 
 def _unknown_field(raw: RawTerm, kind: RowKind) -> FilterError:
-    fields = ", ".join(sorted((*FIELDS[kind], *TIMES)))
+    assert raw.field is not None
+    fields = sorted((*FIELDS[kind], *TIMES))
     return FilterError(
-        f"{raw.field}: at {raw.position + 1} is no field of {kind}; fields: {fields} "
+        f"{raw.field}: at {raw.position + 1} is no field of {kind}; {meant(raw.field, fields)}"
+        f"fields: {', '.join(fields)} "
         f'(quotes look for the text: "{raw.field}:{raw.shown}")',
         position=raw.position,
     )

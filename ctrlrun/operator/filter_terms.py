@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ctrlrun.errors import FilterError
@@ -44,6 +45,14 @@ class RawTerm:
     def is_glob(self) -> bool:
         """Whether a `*` or a `?` stands for other text."""
         return any(character.text in "*?" and not character.quoted for character in self.value)
+
+
+def meant(written: str, names: Iterable[str]) -> str:
+    """`did you mean action? `, where a name of these is close to what was written; else nothing."""
+    from difflib import get_close_matches  # wanted for a mistake alone
+
+    close = get_close_matches(written.lower(), sorted(names), n=1)
+    return f"did you mean {close[0]}? " if close else ""
 
 
 def split_terms(text: str) -> list[RawTerm]:

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from ctrlrun.errors import FilterError
-from ctrlrun.operator.filter_terms import RawTerm, expression, split_terms
+from ctrlrun.operator.filter_terms import RawTerm, expression, meant, split_terms
 from ctrlrun.operator.stats_report import ActionRow, PolicyRow, PrincipalRow, ReasonRow
 
 ListRow = ReasonRow | ActionRow | PolicyRow | PrincipalRow
@@ -80,8 +80,8 @@ def parse_stats(text: str) -> StatsFilter:
 def _term(raw: RawTerm) -> _Term:
     if raw.field is not None and raw.field not in STATS_FIELDS:
         raise FilterError(
-            f"{raw.field}: at {raw.position + 1} is no field of figures; fields: "
-            f"{', '.join(STATS_FIELDS)}",
+            f"{raw.field}: at {raw.position + 1} is no field of figures; "
+            f"{meant(raw.field, STATS_FIELDS)}fields: {', '.join(STATS_FIELDS)}",
             position=raw.position,
         )
     flags = re.DOTALL if raw.field == "policy" else re.DOTALL | re.IGNORECASE

@@ -121,7 +121,7 @@ class ReasonRow:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """Calls under one policy: the first 16 digits of its hash; None: they do not say which."""
+    """Calls under one policy: the first 16 characters of its hash; None: they do not say which."""
 
     policy_hash: str | None
     calls: Figure

@@ -257,7 +257,8 @@ class _Answer:
         record = self._store.get_approval(request_id)
         if record is None:
             raise ApprovalMismatch(
-                f"there is no approval request {request_id!r}",
+                f"there is no approval request {request_id!r}; `ctrlrun approvals` shows those "
+                "that wait",
                 reason="unknown",
                 approval_id=request_id,
             )
@@ -284,7 +285,9 @@ class _Answer:
     def _effect(self, effect_key: str) -> EffectRecord:
         record = self._store.get_effect(effect_key)
         if record is None:
-            raise InvalidArgument(f"there is no effect {effect_key!r}")
+            raise InvalidArgument(
+                f"there is no effect {effect_key!r}; `ctrlrun effects` shows those there are"
+            )
         return record
 
     def _write(self, work: Callable[[], tuple[T, Event]]) -> T:

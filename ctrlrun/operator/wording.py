@@ -91,7 +91,7 @@ def short_id(identifier: str, *, ellipsis: str = "…") -> str:
 
 
 def short_hash(digest: str, *, ellipsis: str = "…") -> str:
-    """A hash by its first and last eight digits: `sha256:68424d72…22fe0fd8`."""
+    """A hash by its first and last eight characters: `sha256:68424d72…22fe0fd8`."""
     algorithm, colon, digits = digest.rpartition(":")
     if len(digits) <= 16:
         return digest

@@ -392,7 +392,8 @@ def test_there_is_nothing_to_resolve(scene: Scene) -> None:
         assert ended.code == 1
         return ended
 
-    assert "no effect" in refused("refund:nope").error
+    error = refused("refund:nope").error
+    assert "there is no effect 'refund:nope'; `ctrlrun effects` shows" in error
     for key, state in (("txn_1", "committed"), ("txn_2", "failed"), ("txn_3", "reserved")):
         error = refused(f"refund:{key}").error
         assert f"refund:{key}" in error and state in error

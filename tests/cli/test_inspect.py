@@ -206,10 +206,13 @@ def test_an_id_of_something_else_is_told_where_its_action_stands(scene: Scene) -
     request = scene.store.get_approval(request_id)
     (receipt,) = scene.store.receipts()
     assert request is not None
+    scene.store.reserve_effect("refund:txn_7", "act_holder")
     for other, said in (
-        (request_id, request.request.action.action_id),
+        (request_id, f"see `ctrlrun inspect {request.request.action.action_id}`"),
         (receipt.receipt_id, "ctrlrun receipts --json"),
-        ("refund:txn_1", "ctrlrun effects"),
+        ("refund:txn_1", f"see `ctrlrun inspect {receipt.action_id}`"),
+        ("refund:txn_7", "`ctrlrun effects` shows"),  # of that action nothing is known
+        ("dlg_1", "`ctrlrun delegations` shows"),
     ):
         ended = scene.ctrlrun("inspect", other)
         assert ended.code == 1

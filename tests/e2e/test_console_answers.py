@@ -1,6 +1,6 @@
 """A request and a lost reply, answered by hand under a pty, with the agent in a process of its own.
 
-The whole way: the agent asks, a person grants with the digits of the hash, the agent spends it; its
+The whole way: the agent asks, a person grants with the last characters of the hash, the agent spends it; its
 reply is lost, a person finds out and resolves it FAILED, and the agent's retry runs.
 """
 
@@ -151,9 +151,9 @@ def test_from_the_request_to_the_retry(tmp_path: Path, size: tuple[int, int]) ->
 
 
 def grant(terminal: Terminal) -> None:
-    """Open the card of what is under the cursor, and type the digits that it asks for."""
+    """Open the card of what is under the cursor, and type the characters that it asks for."""
     terminal.press("a")
-    shown = terminal.wait_for("digits of the hash")
+    shown = terminal.wait_for("hash's last four")
     digits = re.search(r"hash +sha256:\w+…(\w+)", shown)
     assert digits is not None, shown
     terminal.type(digits[1][-4:], 0.5)
@@ -190,7 +190,7 @@ def test_a_card_waits_while_the_window_is_too_small(
     with console(asked) as terminal:
         terminal.wait_for("EUR 2,000.00")
         terminal.press("a")
-        terminal.wait_for("digits of the hash")
+        terminal.wait_for("hash's last four")
         terminal.press("\t")
         terminal.type("draft", 0.02)
         terminal.wait_for("draft")
@@ -238,7 +238,7 @@ def test_a_store_that_is_gone_is_stale_and_comes_back(asked: Path) -> None:
             file.rename(asked / file.name)
         terminal.wait_for("● live")
         terminal.press("a")
-        terminal.wait_for("digits of the hash")
+        terminal.wait_for("hash's last four")
 
 
 def test_a_replaced_store_is_said_and_read(

@@ -85,7 +85,7 @@ def console(store: Store, who: str = "alice") -> Iterator[Terminal]:
 def open_card(terminal: Terminal, key: str = "a") -> str:
     """Open the card of the first request; what it shows once its code is there."""
     terminal.press(key)
-    return terminal.wait_for(lambda shown: "type  " in shown or "digits of the hash" in shown)
+    return terminal.wait_for(lambda shown: "type  " in shown or "hash's last four" in shown)
 
 
 def letters_of(shown: str) -> str:
@@ -245,7 +245,7 @@ def test_marked_requests_are_reviewed_one_after_the_other(store: Store) -> None:
         code = letters_of(terminal.wait_for("type  "))
         terminal.type(code, 0.45)
         terminal.wait_for("review 2 of 2")
-        terminal.wait_for(lambda shown: "type  " in shown or "digits of the hash" in shown)
+        terminal.wait_for(lambda shown: "type  " in shown or "hash's last four" in shown)
         terminal.type(code, 0.45)  # the code of the card before answers nothing here
         terminal.press("s")
         terminal.wait_for("1 granted, 1 skipped")

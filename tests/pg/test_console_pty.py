@@ -45,7 +45,7 @@ def test_a_request_is_shown_and_answered(
             request = asked(control, "txn_1")
             terminal.wait_for("EUR 2,000.00")
             terminal.press("a")
-            shown = terminal.wait_for("digits of the hash")
+            shown = terminal.wait_for("hash's last four")
             digits = re.search(r"hash +sha256:\w+…(\w+)", shown)
             assert digits is not None, shown
             terminal.type(digits[1][-4:], 0.5)

@@ -105,10 +105,10 @@ async def test_a_low_grant_ends_with_letters(made: Scene) -> None:
     assert made.status("low") is ApprovalStatus.GRANTED
 
 
-async def test_a_high_grant_ends_with_the_last_four_digits_of_the_hash(made: Scene) -> None:
+async def test_a_high_grant_ends_with_the_last_four_characters_of_the_hash(made: Scene) -> None:
     async with at_desk(made) as (app, pilot):
         hand = await show(pilot, ApproveCard(made.ids["high"]))
-        assert "type the last four digits of the hash" in told(app)
+        assert "type the hash's last four characters" in told(app)
         await hand.types(made.record("high").action_hash[-4:])
     assert made.status("high") is ApprovalStatus.GRANTED
     (granted,) = made.events("APPROVAL_GRANTED")
@@ -124,7 +124,7 @@ async def test_without_the_policy_that_asked_every_grant_is_high(made: Scene) ->
     async with at_desk(made, policy=False) as (app, pilot):
         await show(pilot, ApproveCard(made.ids["low"]))
         assert "policy not read" in told(app)
-        assert "last four digits of the hash" in told(app)
+        assert "hash's last four characters" in told(app)
 
 
 async def test_the_code_comes_when_every_argument_was_on_the_screen(made: Scene) -> None:
@@ -169,7 +169,7 @@ async def test_a_policy_that_changes_under_the_card_makes_its_grant_high(made: S
         hand.card.on_store_changed()
         await hand.rests()
         assert "policy CHANGED since" in told(app)
-        assert "last four digits of the hash" in told(app)
+        assert "hash's last four characters" in told(app)
         await hand.types(code.text)
         assert made.status("low") is ApprovalStatus.PENDING
 
@@ -490,10 +490,10 @@ async def test_a_card_in_ascii_is_ascii(made: Scene) -> None:
 async def test_under_no_color_a_card_says_everything_in_words(made: Scene) -> None:
     async with at_desk(made, no_color=True) as (app, pilot):
         hand = await show(pilot, ApproveCard(made.ids["high"]))
-        assert "To grant as tui:alice, type the last four digits of the hash  _ _ _ _" in told(app)
+        assert "To grant as tui:alice, type the hash's last four characters  _ _ _ _" in told(app)
         await hand.types(made.record("high").action_hash[-4:-2])
         typed = " ".join(made.record("high").action_hash[-4:-2])
-        assert f"digits of the hash  {typed} _ _" in told(app)
+        assert f"last four characters  {typed} _ _" in told(app)
 
 
 async def test_a_store_that_cannot_be_read_is_said_and_tried_again(

@@ -86,7 +86,7 @@ def test_letters_are_held_still_with_the_ids() -> None:
         ("sha256:68424d72aacaaaaaaa", "caaaaaaa"),
     ],
 )
-def test_a_high_grant_takes_the_last_digits_of_the_hash(action_hash: str, code: str) -> None:
+def test_a_high_grant_takes_the_last_characters_of_the_hash(action_hash: str, code: str) -> None:
     assert hash_code(action_hash) == code
 
 

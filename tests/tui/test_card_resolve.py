@@ -11,9 +11,11 @@ import pytest
 
 from ctrlrun.effect import EffectRecord, EffectState, Holder
 from ctrlrun.errors import AmbiguousEffect
-from ctrlrun.process import this_process
+from ctrlrun.process import Life, this_process
+from ctrlrun_tui.app import ConsoleApp
 from ctrlrun_tui.cards.reading import Phase
-from ctrlrun_tui.cards.resolve import ResolveCard
+from ctrlrun_tui.cards.resolve import Choice, ResolveCard
+from ctrlrun_tui.data.models import Role
 from tests.tui.card_scene import Hand, Scene, at_desk, noticed, scene, show, told
 
 pytestmark = pytest.mark.anyio
@@ -134,6 +136,25 @@ async def test_another_choice_keeps_the_draft_and_changes_the_code(made: Scene) 
         assert set(first.text) != set(second.text)
         await chosen(hand, "1")
         assert hand.card.text_of("source") == "link"
+
+
+async def test_a_digit_switches_the_choice_in_sight_and_never_from_a_field(made: Scene) -> None:
+    async with at_desk(made) as (app, pilot):
+        hand = await show(pilot, ResolveCard(made.ids["lost"]))
+        card = hand.card
+        assert isinstance(card, ResolveCard)
+        await chosen(hand, "2")
+        assert noticed(app) == ""
+        card.query_one("#source").focus()
+        await hand.types("1 2 31")
+        assert (card.choice, card.text_of("source")) == (Choice.FAILED, "1 2 31")
+        await hand.keys("enter", "1")
+        assert card.choice is Choice.COMMITTED
+        assert noticed(app) == "COMMITTED now, no longer FAILED"
+        assert app.notice.text[0].role is Role.NEEDS
+        await hand.keys("2")
+        assert noticed(app) == "FAILED now, no longer COMMITTED"
+        assert card.text_of("source") == "1 2 31"
 
 
 async def test_a_source_that_is_hidden_is_not_written(made: Scene) -> None:
@@ -287,6 +308,37 @@ async def test_failed_asks_why_while_the_holder_lives(made: Scene) -> None:
         await hand.types_code()
         assert "resolved FAILED" in noticed(app)
     assert made.events("EFFECT_RESOLVED")[-1].data["note"].startswith("the pod is frozen")
+
+
+async def test_the_note_is_asked_for_as_it_is_with_this_answer_and_this_holder(
+    made: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow(made)
+    async with at_desk(made, size=(80, 40)) as (app, pilot):
+        hand = await show(pilot, ResolveCard(SLOW))
+        for key, hint in (("3", "optional"), ("2", "needed: say why"), ("1", "optional")):
+            await chosen(hand, key)
+            assert note_row(app).endswith(f"_  {hint} │")
+        await chosen(hand, "2")
+        # It ends without a word to the store.
+        monkeypatch.setattr("ctrlrun.operator.holding.look", lambda pid, started_at: Life.GONE)
+        made.clock.advance(seconds=3)
+        app.tick()
+        await hand.rests()
+        assert "same host, process is gone" in told(app)
+        assert note_row(app).endswith("_  optional │")
+        assert "code comes with source and effect." in told(app)
+        monkeypatch.undo()
+        made.clock.advance(seconds=3)
+        app.tick()
+        await hand.rests()
+        assert note_row(app).endswith("_  needed: say why │")
+
+
+def note_row(app: ConsoleApp) -> str:
+    """The line of the note."""
+    (row,) = (row.strip() for row in told(app).splitlines() if row.startswith("  │   note "))
+    return row
 
 
 async def test_the_other_answers_ask_for_no_reason(made: Scene) -> None:

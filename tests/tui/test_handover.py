@@ -17,7 +17,9 @@ from ctrlrun.state.location import locate
 from ctrlrun_tui.cards.approve import ApproveCard
 from ctrlrun_tui.cards.deny import DenyCard
 from ctrlrun_tui.data.handover import Handover, handover_text, read_handover
+from ctrlrun_tui.glyphs import UNICODE
 from ctrlrun_tui.screens.handover import HandoverScreen
+from ctrlrun_tui.widgets.handover_page import handover_lines
 from tests.tui.card_scene import Hand, Scene, at_desk, noticed, scene, show, told
 from tests.tui.helpers import settled
 
@@ -96,6 +98,21 @@ def test_commands_are_quoted_and_bound_to_the_attempt_and_the_store(made: Scene)
             *("--store-url", url, made.ids["lost"]),
         ],
     ]
+
+
+def test_a_source_that_no_command_takes_is_said_to_be_left_out(made: Scene) -> None:
+    began = answer_some(made)
+    read = handover(made, began)
+    assert [given.is_told_in_part for given in read.given] == [False, False, False, True]
+    lines = handover_text(read, made.clock()).splitlines()
+    (place,) = (index for index, text in enumerate(lines) if "ctrlrun resolve" in text)
+    assert lines[place - 1].strip() == "source: dashboard: no refund"
+    said = "the command carries no source: put it into its note if it is to be kept"
+    assert [text.strip() for text in lines].count(said) == 1
+    assert lines[place + 1].strip() == said
+    shown = handover_lines(read, made.clock(), UNICODE, 78)
+    drawn = ["".join(span.text for span in row) for row, _ in shown]
+    assert sum("the command carries no source" in row for row in drawn) == 1
 
 
 def test_a_command_gives_the_answer_that_it_stands_for(made: Scene, tmp_path: Path) -> None:

@@ -111,6 +111,8 @@ async def test_a_count_that_hangs_is_stale_and_none_is_begun_beside_it(
             try:
                 await until(pilot, lambda: app.live.reach is Reach.STALE)
                 before = len(begun)
+                said = app.notice.text[0].text
+                assert said == "the store does not answer"
                 for _ in range(5):
                     app.count()
                 await pilot.pause(0.05)
@@ -119,6 +121,30 @@ async def test_a_count_that_hangs_is_stale_and_none_is_begun_beside_it(
                 monkeypatch.setattr(asking, "PATIENCE_S", 60.0)
                 goes_on.set()
             await until(pilot, lambda: app.live.is_live and app.waiting == 1)
+
+
+def test_a_store_that_answers_slowly_is_called_stale_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(asking.time, "monotonic", lambda: now)
+    question = asking.Asking()
+
+    def takes(seconds: float, *, answered: bool = True) -> bool:
+        """Ask, and be answered so much later; whether that was overdue just before."""
+        nonlocal now
+        question.begin()
+        now += seconds
+        overdue = question.is_overdue
+        question.end(answered=answered)
+        assert not question.is_overdue
+        return overdue
+
+    assert [takes(2), takes(8), takes(8), takes(15)] == [False, True, False, False]
+    assert question.slow == 15
+    assert takes(31)  # however slow it was: nothing is live that is older than this
+    assert takes(29, answered=False) is False
+    assert question.slow == 31  # a refusal says nothing of it
+    assert [takes(0.1), takes(6)] == [False, True]
+    assert question.slow == 6
 
 
 @pytest.mark.parametrize("answered", [EffectState.FAILED, EffectState.COMMITTED])

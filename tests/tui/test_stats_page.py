@@ -165,7 +165,32 @@ def test_of_very_many_rows_only_those_that_are_shown_are_made() -> None:
 
     for unfolded in (False, True):
         folded_lines(make, rows, 80, UNICODE, room=5, unfolded=unfolded)
-    assert made == [3, MOST_ROWS]
+    assert made == [0, 3, 0, MOST_ROWS]
+
+
+def test_an_agent_that_no_column_has_room_for_stands_beneath_its_action() -> None:
+    """Rows of one reason and one action would read alike."""
+    rows = [
+        reason(f"rule[{number}]", denied=number + 1, agent=agent)
+        for number, agent in enumerate(("refund-agent", "ops-bot", "night-agent-" * 5))
+    ]
+    make = partial(reasons_table, glyphs=UNICODE, width=51)
+    lines = folded_lines(make, rows, 51, UNICODE, room=9, unfolded=False)
+    texts = [shown(line) for line in lines]
+    assert len(texts) == 7
+    assert [text.split() for text in texts[1:4]] == [
+        ["rule[0]", "stripe.refund", "1"],
+        ["refund-agent"],
+        ["rule[1]", "stripe.refund", "2"],
+    ]
+    assert texts[2].index("refund-agent") == texts[1].index("stripe.refund")
+    assert all(width_of(line.text) <= 51 for line in lines)
+    assert [line.spots[0].id for line in lines[1:3]] == [lines[1].spots[0].id] * 2
+    folded = folded_lines(make, rows, 51, UNICODE, room=6, unfolded=False)
+    assert len(folded) == 4
+    assert shown(folded[-1]) == "   … 2 more"
+    roomy = table_lines(reasons_table(rows, UNICODE, 80), 80, UNICODE)
+    assert len(roomy) == 4
 
 
 @pytest.mark.parametrize("observe", [True, False])

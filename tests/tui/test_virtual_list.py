@@ -283,6 +283,32 @@ def test_a_read_that_failed_keeps_the_rows_and_is_asked_again() -> None:
     assert again.place == BOTTOM
 
 
+@pytest.mark.parametrize("immutable", [False, True])
+@pytest.mark.parametrize("held", [0, 3])
+def test_what_could_not_be_read_again_is_asked_again(held: int, immutable: bool) -> None:
+    """Nothing else would ask: a list that holds nothing would call itself empty for good."""
+    source = Numbers(list(range(held)), immutable=immutable)
+    window = opened(source)
+    source.numbers.append(held)
+    window.changed()
+    request = window.next_request()
+    assert request is not None
+    window.failed(request.number)
+    load(window, source)
+    assert [row.id for row in window.rows] == [str(number) for number in range(held + 1)]
+
+
+def test_a_list_that_is_asked_anew_is_not_loaded_before_the_answer() -> None:
+    """Whoever filters an empty list is not told at once that nothing matches."""
+    source = Numbers([])
+    window = opened(source)
+    assert window.is_loaded
+    window.start_over()
+    assert not window.is_loaded
+    load(window, source)
+    assert window.is_loaded
+
+
 def test_following_keeps_the_last_row_under_the_cursor_until_it_moves() -> None:
     source = Numbers(list(range(100)), immutable=True)
     window = opened(source)

@@ -168,12 +168,12 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
 
     def _take_live(self, news: News) -> None:
         error = news.error
+        ever = self.live.last_read_at is not None
         if error is None:
             self._fed = Live(last_read_at=self.clock())
         elif not error.is_stale:
-            self._fed = Live(last_read_at=error.since)
+            self._fed = Live(last_read_at=error.since if ever else None)
         else:
-            ever = self.live.last_read_at is not None
             self._fed = Live(
                 Reach.STALE if ever else Reach.UNREACHABLE,
                 error.since if ever else None,
@@ -245,9 +245,13 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
             self._count_in_thread(tuple(self._news))
 
     def _count_ended(self, not_counted: str = "") -> None:
-        self._counting.end()
+        was_slow = self._counting.slow is not None
+        self._counting.end(answered=not not_counted)
         self._not_counted = not_counted
         self.judge_live()
+        slow = self._counting.slow
+        if slow is not None and not was_slow:
+            self.say(f"slow: it took {slow:.0f} s to count what waits", Role.NEEDS)
         if self._count_is_due:
             self.count()
 
@@ -274,8 +278,8 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
 
     def on_counted(self, message: Counted) -> None:
         """The pinned line, the tabs and the title say the new number."""
-        before, self.waiting = self.waiting, message.counts.needs_answer
-        self.is_counted = True
+        before = self.waiting if self.is_counted else None
+        self.waiting, self.is_counted = message.counts.needs_answer, True
         self._next_expiry = message.next_expiry
         del self._news[: message.seen]
         self._count_ended()

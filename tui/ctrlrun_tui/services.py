@@ -41,6 +41,7 @@ class Services(Protocol):
     where: Where
     live: Live
     waiting: int  # approvals and AMBIGUOUS effects that need an answer
+    is_counted: bool  # whether that number was ever read
     policy: PolicyView | PolicyUnread
     authority: Authority | AuthorityUnread
     shelf: AuthorityShelf

@@ -129,6 +129,10 @@ def test_what_a_filter_lets_through(text: str, expected: bool) -> None:
         ("since:999999999d", 6, "no time"),
         ("until:0001-01-01T00:00:00+12:00", 6, "no time"),
         ("-since:2h", 0, "until:"),
+        ("acton:stripe.*", 0, "no field of receipts; did you mean action? fields: "),
+        ("agnt:bot", 0, "did you mean agent?"),
+        ("decision:alow", 9, "did you mean allow?"),
+        ("xyzzy:1", 0, "no field of receipts; fields: "),
         ("type:EXECUTION_STARTED", 0, "type"),
     ],
 )

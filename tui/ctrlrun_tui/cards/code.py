@@ -27,7 +27,7 @@ DRAWN_WITHIN = 1.0
 TOGETHER = 0.02
 """Keys closer than this, in seconds, came from a paste: two fingers are slower."""
 
-HASH_DIGITS = 4
+HASH_CHARACTERS = 4
 
 _PAIRS = tuple("".join(pair) for pair in permutations(CODE_LETTERS, 2))
 
@@ -61,12 +61,12 @@ def letter_code(previous: str | None) -> str:
 
 
 def hash_code(action_hash: str) -> str:
-    """The last digits of an action's hash: four, or as many more as make two of them differ."""
-    digits = action_hash.rpartition(":")[2]
-    length = HASH_DIGITS
-    while length < len(digits) and len(set(digits[-length:])) == 1:
+    """The last characters of an action's hash: four, or as many more as make two of them differ."""
+    text = action_hash.rpartition(":")[2]
+    length = HASH_CHARACTERS
+    while length < len(text) and len(set(text[-length:])) == 1:
         length += 1
-    return digits[-length:]
+    return text[-length:]
 
 
 @dataclass(frozen=True, slots=True)

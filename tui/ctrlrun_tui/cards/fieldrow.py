@@ -28,15 +28,19 @@ class FieldRow(Horizontal):
         self._label.styles.width = GUTTER + LABEL
         self._label.show([line(" " * GUTTER, self._called)])
         self._hint = Block()
-        self._hint.styles.width = len(hint) + 2
-        self._hint.show([line("  ", Span(hint, Role.QUIET))])
         self.field = Field(on_key_read, id=name)
-        self.field.styles.width = INSIDE - GUTTER - LABEL - len(hint) - 2
+        self.remark(hint)
 
     def compose(self) -> ComposeResult:
         yield self._label
         yield self.field
         yield self._hint
+
+    def remark(self, hint: str, role: Role = Role.QUIET) -> None:
+        """Say this about what belongs in it; the field has the rest of the line."""
+        self._hint.styles.width = len(hint) + 2
+        self._hint.show([line("  ", Span(hint, role))])
+        self.field.styles.width = INSIDE - GUTTER - LABEL - len(hint) - 2
 
     def on_descendant_focus(self) -> None:
         """Letters go here from now on."""

@@ -134,8 +134,8 @@ class Keypad:
             return line(Span(f"locked {LOCKED_FOR:.0f} s: {code.lock.value}", Role.NEEDS))
         typed = " ".join(code.text[: code.typed] + "_" * (len(code.text) - code.typed))
         if self._is_fixed:  # it is read off the hash, so that the eye passes what the hand grants
-            digits = _NUMBERS.get(len(code.text), str(len(code.text)))
-            told = f"{ask}, type the last {digits} digits of the hash  "
+            number = _NUMBERS.get(len(code.text), str(len(code.text)))
+            told = f"{ask}, type the hash's last {number} characters  "
             return line(told, Span(typed, Role.YOURS))
         shown = line(f"{ask}, type  ", Span(" ".join(code.text), Role.YOURS))
         return (*shown, Span(f"   {typed}", Role.YOURS)) if code.typed else shown

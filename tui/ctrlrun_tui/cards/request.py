@@ -1,7 +1,7 @@
 """Cards about one waiting request: what approve, deny and review have in common.
 
 The facts of the request, the note, and the two answers. A grant of an altered request is not to be
-had; a refusal is. A high grant ends with digits of the hash, everything else with letters.
+had; a refusal is. A high grant ends with characters of the hash, everything else with letters.
 """
 
 from __future__ import annotations

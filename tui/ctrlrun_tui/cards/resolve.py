@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from ctrlrun.effect import EffectState
@@ -26,12 +26,17 @@ from ctrlrun_tui.cards.facts_view import (
 from ctrlrun_tui.cards.fieldrow import FieldRow
 from ctrlrun_tui.cards.memory import DraftKey
 from ctrlrun_tui.cards.parts import INSIDE
-from ctrlrun_tui.cards.reading import Over, Reading
+from ctrlrun_tui.cards.reading import Over, Phase, Reading
 from ctrlrun_tui.cards.sheet import Laid, heading, lay
 from ctrlrun_tui.data.models import Line, Role, Span, line
 from ctrlrun_tui.glyphs import Glyphs
 
 SOURCE, EFFECT, NOTE = "source", "effect", "note"
+
+NOTE_OPTIONAL, NOTE_NEEDED = "optional", "needed: say why"
+
+LOOK_AGAIN = timedelta(seconds=3)
+"""How often it is looked whether the holder still lives: a process ends without a word to the store."""
 
 _WORD = 16
 """Cells of an answer's word, the space behind it included."""
@@ -85,6 +90,7 @@ class ResolveCard(Card):
         super().__init__()
         self.effect_key = effect_key
         self.choice: Choice | None = None
+        self._looked_at: datetime | None = None
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -110,6 +116,15 @@ class ResolveCard(Card):
     def _facts(self) -> EffectFacts | None:
         facts = None if self.drawn is None else self.drawn.facts
         return facts if isinstance(facts, EffectFacts) else None
+
+    def on_tick(self, now: datetime) -> None:
+        super().on_tick(now)
+        facts, looked_at = self._facts, self._looked_at
+        if self.phase is not Phase.OPEN or facts is None or facts.holding is None:
+            return
+        if looked_at is None or not timedelta(0) <= now - looked_at < LOOK_AGAIN:
+            self._looked_at = now
+            self.start_reading()
 
     # --- what it says ----------------------------------------------------------------------------
 
@@ -144,11 +159,19 @@ class ResolveCard(Card):
         rows = [
             FieldRow(SOURCE, "id, link or who", self.key_read),
             FieldRow(EFFECT, "type it whole", self.key_read),
-            FieldRow(NOTE, "optional", self.key_read),
+            FieldRow(NOTE, NOTE_OPTIONAL, self.key_read),
         ]
         for row in rows:
             row.display = False
         return rows
+
+    def renew(self) -> None:
+        """The note is asked for as it is with this answer and this holder."""
+        needed = self._needs_reason
+        self.query_one(f"#row-{NOTE}", FieldRow).remark(
+            NOTE_NEEDED if needed else NOTE_OPTIONAL, Role.NEEDS if needed else Role.QUIET
+        )
+        super().renew()
 
     def missing(self) -> Line | None:
         if self.choice is None:
@@ -164,12 +187,17 @@ class ResolveCard(Card):
 
     def _asked_for(self) -> tuple[str, ...]:
         assert self.choice is not None
-        needs_reason = self.choice is Choice.FAILED and self._holder_may_act
-        return tuple(name for name in _FIELDS[self.choice] if name != NOTE or needs_reason)
+        fields = _FIELDS[self.choice]
+        return tuple(name for name in fields if name != NOTE or self._needs_reason)
+
+    @property
+    def _needs_reason(self) -> bool:
+        """Whether the answer wants a note: why a process that lives will not act after all."""
+        return self.choice is Choice.FAILED and self._holder_may_act
 
     @property
     def _holder_may_act(self) -> bool:
-        """Whether the process that holds the effect lives: then FAILED needs a reason."""
+        """Whether the process that holds the effect lives."""
         facts = self._facts
         return facts is not None and facts.holding is not None and facts.holding.may_act
 
@@ -244,7 +272,9 @@ class ResolveCard(Card):
         """Another answer: its fields, and a code of its own. What was typed stays."""
         if choice is self.choice:
             return
-        self.choice = choice
+        before, self.choice = self.choice, choice
+        if before is not None:  # a digit that was meant for a field looks like this, too
+            self.console_app.say(f"{choice.value} now, no longer {before.value}", Role.NEEDS)
         for name in (SOURCE, EFFECT, NOTE):
             self.query_one(f"#row-{name}", FieldRow).display = name in _FIELDS[choice]
         self.keypad.change(None)

@@ -46,6 +46,9 @@ MOST_ANSWERS = 1000
 NO_COMMAND = "no command gives this answer"
 """Said of what only the console writes, and of keys that cannot be typed."""
 
+WITHOUT_SOURCE = "the command carries no source: put it into its note if it is to be kept"
+"""Said of a command that gives an answer with less than what was written down about it."""
+
 _ANSWERS = (
     EventType.APPROVAL_GRANTED,
     EventType.APPROVAL_DENIED,
@@ -80,6 +83,11 @@ class Given:
     command: str | None
     note: str | None = None
     source: str | None = None
+
+    @property
+    def is_told_in_part(self) -> bool:
+        """Whether the command gives the answer without its source: no command takes one."""
+        return self.command is not None and self.source is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +324,8 @@ def _file_lines(handover: Handover, now: datetime) -> Iterator[str]:
             if text is not None:
                 yield f"    {label}: {inert(text)}"
         yield f"    {given.command or NO_COMMAND}"
+        if given.is_told_in_part:
+            yield f"    {WITHOUT_SOURCE}"
     yield ""
     yield f"still open: {sum(lane.count for lane in handover.lanes)}"
     for lane in handover.lanes:

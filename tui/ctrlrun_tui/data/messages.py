@@ -87,6 +87,10 @@ class ViewRead(Message, bubble=False):
         self.right = right
 
 
+class ViewUnread(Message, bubble=False):
+    """The view line of a view could not be made anew."""
+
+
 class DetailRead(Message, bubble=False):
     """The detail of a record was made; `number` tells the newest from those that are void."""
 

@@ -120,10 +120,12 @@ class DataThread(threading.Thread):
     def _follow(self, feed: Feed) -> None:
         while not self._stopped.is_set():
             self.asking.begin()
+            answered = False
             try:
                 batch = feed.poll()
+                answered = batch.error is None
             finally:
-                self.asking.end()
+                self.asking.end(answered=answered)
             if self.inflow.put(batch):
                 self._tell()
             self.rounds += 1

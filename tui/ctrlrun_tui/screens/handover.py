@@ -25,7 +25,8 @@ from ctrlrun_tui.data.handover import (
     handover_text,
     read_handover,
 )
-from ctrlrun_tui.data.models import Role, Span, line
+from ctrlrun_tui.data.models import Live, Role, Span, line
+from ctrlrun_tui.data.unread import unread_span
 from ctrlrun_tui.screens.base import Overlay
 from ctrlrun_tui.widgets.handover_page import Page
 from ctrlrun_tui.widgets.viewline import ViewLine
@@ -57,6 +58,8 @@ class HandoverScreen(Overlay[None]):
     def __init__(self) -> None:
         super().__init__()
         self.handover: Handover | None = None
+        self._why_unread = ""
+        self._is_due = False
         self._number = 0
 
     @property
@@ -71,6 +74,7 @@ class HandoverScreen(Overlay[None]):
     def on_mount(self) -> None:
         """Read it."""
         self.query_one(ViewLine).show(line("Hand-over"))
+        self._show_unread()
         self._start_reading()
 
     # --- reading ---------------------------------------------------------------------------------
@@ -80,6 +84,7 @@ class HandoverScreen(Overlay[None]):
 
     def _start_reading(self) -> None:
         self._number += 1
+        self._is_due = False
         self._read(self._number)
 
     @work(thread=True, group="handover", exit_on_error=False)
@@ -114,10 +119,9 @@ class HandoverScreen(Overlay[None]):
         if message.number != self._number:
             return
         if message.handover is None:
-            self.console_app.say(
-                f"not read: {self.console_app.glyphs.said(message.why)}", Role.NEEDS
-            )
+            self._not_read(self.console_app.glyphs.said(message.why))
             return
+        self._why_unread = ""
         self.handover = message.handover
         answers = len(message.handover.given)
         is_open = sum(lane.count for lane in message.handover.lanes)
@@ -127,9 +131,31 @@ class HandoverScreen(Overlay[None]):
         self.page.show(message.handover)
         self.renew_frame()
 
+    def _not_read(self, why: str) -> None:
+        is_news, self._why_unread = why != self._why_unread, why
+        self._is_due = True
+        if is_news:
+            self.console_app.say(f"not read: {why}", Role.NEEDS)
+        self._show_unread()
+
+    def _show_unread(self) -> None:
+        """A page that was never read says so, and why."""
+        if self.handover is None:
+            self.page.show_unread(unread_span(self.console_app.live, self._why_unread))
+
     def on_tick(self, now: datetime) -> None:
-        """Ages go on."""
+        """Ages go on; what could not be read is tried again."""
         self.page.renew()
+        if self._is_due:
+            self._start_reading()
+
+    def on_live(self, live: Live) -> None:
+        """Read it again once that works."""
+        self._show_unread()
+        if live.is_live:
+            self.is_behind = True
+            if self.is_current:
+                self.catch_up()
 
     # --- actions ---------------------------------------------------------------------------------
 
@@ -178,7 +204,8 @@ class HandoverScreen(Overlay[None]):
         """The command that gives the answer under the cursor."""
         given = self.page.current
         if given is not None and given.command is not None:
-            self.console_app.copy(given.command, "the command")
+            what = "the command, without the source" if given.is_told_in_part else "the command"
+            self.console_app.copy(given.command, what)
 
     def do_write_handover(self) -> None:
         """Write the file into the folder that the console was started in."""

@@ -49,6 +49,7 @@ class InspectScreen(Paper, inherit_bindings=False):
 
     def do_raw(self) -> None:
         self._raw = not self._raw
+        self._is_read = False
         self.pane.show(None)
         self.renew()
 

@@ -15,6 +15,7 @@ from ctrlrun.state import PagedReader
 from ctrlrun_tui.actions import INSPECT
 from ctrlrun_tui.data.messages import DetailRead
 from ctrlrun_tui.data.models import Detail, Line, Live, Prose, Role, Span, Verbatim
+from ctrlrun_tui.data.unread import unread_span
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.screens.base import Overlay
 from ctrlrun_tui.screens.timeline import words
@@ -39,6 +40,7 @@ class Paper(Overlay[None], inherit_bindings=False):
         self._number = 0
         self._read_at: datetime | None = None
         self._due = False
+        self._is_read = False
 
     @abstractmethod
     def read(self, reader: PagedReader, now: datetime) -> Detail | None:
@@ -62,6 +64,7 @@ class Paper(Overlay[None], inherit_bindings=False):
     def on_mount(self) -> None:
         """Everything in full: this is the place for it."""
         self.pane.set_whole(whole=True)
+        self.pane.dim(dimmed=not self.console_app.live.is_live)
         self.renew()
 
     def renew(self) -> None:
@@ -88,11 +91,20 @@ class Paper(Overlay[None], inherit_bindings=False):
         if message.number != self._number:
             return
         if message.why:
-            if self.console_app.live.is_live:
-                self.console_app.say(self.console_app.glyphs.said(message.why), Role.NEEDS)
+            self._unread(self.console_app.glyphs.said(message.why))
         else:
+            self._is_read = True
             self.pane.show(message.detail or self._nothing())
             self.pane.set_whole(whole=True)
+
+    def _unread(self, why: str) -> None:
+        """It is tried again; a sheet that never was says why."""
+        app, self._due = self.console_app, True
+        if app.live.is_live:
+            app.say(why, Role.NEEDS)
+        if not self._is_read:
+            said = Prose((unread_span(app.live, why),))
+            self.pane.show(Detail(self.record_id, (Span("not read"),), (), (said,)))
 
     def _nothing(self) -> Detail:
         text = "Nothing is known of it: no event and no receipt of this store has this id."
@@ -116,6 +128,10 @@ class Paper(Overlay[None], inherit_bindings=False):
 
     def on_live(self, live: Live) -> None:
         self.pane.dim(dimmed=not live.is_live)
+        if live.is_live:
+            self.is_behind = True
+            if self.is_current:
+                self.catch_up()
 
     def hints(self) -> tuple[Sequence[Hint], int | None]:
         """The way back first: a sheet covers what its reader came from."""

@@ -132,8 +132,8 @@ def _evidence(receipt: Receipt, glyphs: Glyphs) -> Iterator[DetailLine]:
         shown = glyphs.said(short_hash(receipt.policy_hash, ellipsis=glyphs.middle))
         yield Fact("policy", (Span(shown),), (Span(version, Role.QUIET),))
     if receipt.hash is not None and receipt.prev_hash is not None:
-        before = f"after {_digits(receipt.prev_hash, glyphs)}"
-        yield Fact("chain", (Span(_digits(receipt.hash, glyphs)),), (Span(before, Role.QUIET),))
+        before = f"after {_ends(receipt.prev_hash, glyphs)}"
+        yield Fact("chain", (Span(_ends(receipt.hash, glyphs)),), (Span(before, Role.QUIET),))
     yield Fact("action id", (Span(glyphs.said(receipt.action_id)),), whole=True)
 
 
@@ -231,14 +231,14 @@ def _side(
     if text is None:
         return ()
     if field.part is Part.HASH:
-        return (Span(_digits(text, glyphs), role),)
+        return (Span(_ends(text, glyphs), role),)
     line: Line = (Span(glyphs.said(text), role),)
     amount = money(arguments).get(field.name) if field.part is Part.ARGUMENT else None
     return line if amount is None else (*line, Span(f"  {amount}", role))
 
 
-def _digits(digest: str, glyphs: Glyphs) -> str:
-    """The first and last digits of a hash, which two columns have room for."""
+def _ends(digest: str, glyphs: Glyphs) -> str:
+    """The first and last characters of a hash, which two columns have room for."""
     return glyphs.said(short_hash(digest, ellipsis=glyphs.middle)).removeprefix("sha256:")
 
 

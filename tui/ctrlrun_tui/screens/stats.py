@@ -14,7 +14,9 @@ from ctrlrun.operator import PolicyView, RowKind
 from ctrlrun.operator.stats_report import Figure, StatsReport, Window
 from ctrlrun.operator.wording import clock_text
 from ctrlrun_tui.actions import RECEIPTS, STATS, Action
+from ctrlrun_tui.data.figures import BLANK_LINE, PageColumn, PageLine
 from ctrlrun_tui.data.models import Line, Role, Span
+from ctrlrun_tui.data.unread import unread_span
 from ctrlrun_tui.screens.paper import JsonPaper
 from ctrlrun_tui.screens.receipts import ReceiptsView
 from ctrlrun_tui.screens.stats_counting import CountingScreen
@@ -23,7 +25,7 @@ from ctrlrun_tui.screens.stats_page import StatsPage
 from ctrlrun_tui.widgets.figures import FiguresPage
 from ctrlrun_tui.widgets.filter_bar import FilterBar
 from ctrlrun_tui.widgets.footer import Hint
-from ctrlrun_tui.widgets.strips import MARGIN, width_of
+from ctrlrun_tui.widgets.strips import MARGIN, fit, width_of
 from ctrlrun_tui.widgets.tabs import Tabs
 from ctrlrun_tui.widgets.viewline import ViewLine
 
@@ -71,6 +73,8 @@ class StatsView(CountingScreen, inherit_bindings=False):
         if self.report is not None:
             page = self._page_of(self.report)
             self.page.show(page, starts_at=page.starts_at)
+        else:
+            self.page.show(self._page_unread)
         self.dim()
         self.show_view_line()
         self.renew_frame()
@@ -82,6 +86,13 @@ class StatsView(CountingScreen, inherit_bindings=False):
 
     def _page_of(self, report: StatsReport) -> StatsPage:
         return StatsPage(report, self.lists, frozenset(self.unfolded), self.console_app.glyphs)
+
+    def _page_unread(self, width: int, _height: int) -> tuple[PageColumn, ...]:
+        """What stands there before anything is counted."""
+        app = self.console_app
+        why = "" if self.failed is None else app.glyphs.said(self.failed)
+        said = fit((Span(" " * MARGIN), unread_span(app.live, why)), width, app.glyphs)
+        return (PageColumn(0, width, (BLANK_LINE, PageLine(said))),)
 
     def show_view_line(self) -> None:
         """Name, windows, what the lists are narrowed to; under which policy, counted how far."""
@@ -114,7 +125,8 @@ class StatsView(CountingScreen, inherit_bindings=False):
             why = self.console_app.glyphs.said(self.failed)
             return (Span(f"cannot be counted: {why}", Role.NEEDS),)
         if report is None or report.window is not self.window:
-            return (Span("counting", Role.NEEDS),)
+            is_live = self.console_app.live.is_live
+            return (Span("counting" if is_live else "not counted yet", Role.NEEDS),)
         if not report.progress.done:
             return (Span(f"counting {int(report.progress.share * 100)} %", Role.NEEDS),)
         return (Span(f"counted to {clock_text(report.until)}", Role.QUIET),)

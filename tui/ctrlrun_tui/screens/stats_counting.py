@@ -107,7 +107,7 @@ class CountingScreen(FilterScreen, inherit_bindings=False):
 
     def on_mount(self) -> None:
         """The first count begins."""
-        self.show_view_line()
+        self.show_report()
         self._count_now()
 
     def on_screen_suspend(self) -> None:
@@ -126,7 +126,7 @@ class CountingScreen(FilterScreen, inherit_bindings=False):
         self._count_when_due()
 
     def on_live(self, live: Live) -> None:
-        self.dim()
+        self.show_report()
         if live.is_live:
             self.is_behind = True
             if self.is_current:
@@ -136,6 +136,7 @@ class CountingScreen(FilterScreen, inherit_bindings=False):
         self._stop()
         self._counts.clear()
         self.report, self.lists, self.failed = None, Lists(), None
+        self.show_report()
         self.is_behind = True
 
     def _stop(self) -> None:
@@ -211,7 +212,7 @@ class CountingScreen(FilterScreen, inherit_bindings=False):
         is_news, self.failed = self.failed != message.why, message.why
         if is_news and self.console_app.live.is_live:
             self.console_app.say(self.console_app.glyphs.said(message.why), Role.NEEDS)
-        self.show_view_line()
+        self.show_report()
 
     def _ended(self) -> None:
         now = self.console_app.clock()

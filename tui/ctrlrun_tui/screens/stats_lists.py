@@ -124,12 +124,18 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A list with its heading. The first column's title is the heading."""
+    """A list with its heading. The first column's title is the heading.
+
+    Where there is no room for the column `hangs`, its texts stand beneath those of `under`: without
+    them two rows would read alike.
+    """
 
     part: str
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
     empty: str = ""
+    hangs: str | None = None
+    under: str | None = None
 
 
 def folded_lines(
@@ -145,7 +151,9 @@ def folded_lines(
 
     Only rows that are shown are made, for there may be very many.
     """
-    shown, fold = _folded(len(rows), room - 1, unfolded=unfolded)
+    bare = make(())
+    lines_each = 1 if _hanging(bare, _placed(bare.columns, width)) is None else 2
+    shown, fold = _folded(len(rows), (room - 1) // lines_each, unfolded=unfolded)
     table = make(rows[:shown])
     lines = table_lines(table, width, glyphs)
     if fold is not None:
@@ -156,12 +164,34 @@ def folded_lines(
 def table_lines(table: Table, width: int, glyphs: Glyphs) -> list[PageLine]:
     """A table in a width, whole."""
     columns = _widened(table)
-    placed = place_columns(columns, SIGN, width - MARGIN)
+    placed = _placed(columns, width)
     lines = [_heading(table, columns, width)]
     if not table.rows and table.empty:
         lines.append(PageLine((Span(" " * SIGN + table.empty, Role.QUIET),)))
-    lines += [_row_line(row, table.part, placed, width, glyphs) for row in table.rows]
+    hanging = _hanging(table, placed)
+    for row in table.rows:
+        lines.append(_row_line(row, table.part, placed, width, glyphs))
+        if hanging is not None:
+            lines.append(_hanging_line(row, table, hanging, width, glyphs))
     return lines
+
+
+def _placed(columns: Sequence[Column], width: int) -> Sequence[Placed]:
+    return place_columns(columns, SIGN, width - MARGIN)
+
+
+def _hanging(table: Table, placed: Sequence[Placed]) -> Placed | None:
+    """Under what the texts stand that there is no room for; None where there is, or are none."""
+    places = {place.column.name: place for place in placed}
+    if table.hangs is None or table.under is None or table.hangs in places:
+        return None
+    return places.get(table.under)
+
+
+def _hanging_line(row: TableRow, table: Table, at: Placed, width: int, glyphs: Glyphs) -> PageLine:
+    text = fit(_cell(row, table.hangs or ""), width - MARGIN - at.x, glyphs)
+    spot = Spot(row.id, table.part, 0, width, bar=False)
+    return PageLine((Span(" " * at.x), *text), (spot,))
 
 
 def _row_line(
@@ -229,7 +259,7 @@ def change_line(figure: Figure) -> Line:
 
 def _heading(table: Table, columns: Sequence[Column], width: int) -> PageLine:
     """The heading stands further out than the rows, over as much as it needs."""
-    placed = place_columns(columns, SIGN, width - MARGIN)
+    placed = _placed(columns, width)
     text: list[Span] = []
     at = 0
     for index, place in enumerate(placed):
@@ -293,7 +323,7 @@ def reasons_table(rows: Sequence[ReasonRow], glyphs: Glyphs, width: int) -> Tabl
         )
         for row in rows
     )
-    return Table("reasons", columns, tuple(made), "nothing was stopped")
+    return Table("reasons", columns, tuple(made), "nothing was stopped", "agent", "action")
 
 
 def actions_table(rows: Sequence[ActionRow], glyphs: Glyphs, width: int, *, observe: bool) -> Table:
@@ -364,7 +394,7 @@ def policies_table(rows: Sequence[PolicyRow], glyphs: Glyphs) -> Table:
 
 
 def policy_word(policy_hash: str | None, glyphs: Glyphs) -> str:
-    """A policy by the first eight digits of its hash."""
+    """A policy by the first eight characters of its hash."""
     if policy_hash is None:
         return "none named"
     return glyphs.cut(glyphs.said(policy_hash.rpartition(":")[2])[:8], 8)

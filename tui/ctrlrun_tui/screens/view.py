@@ -16,9 +16,11 @@ from textual import on, work
 from textual.worker import get_current_worker
 
 from ctrlrun.state import PagedReader
-from ctrlrun_tui.data.messages import DetailRead, ReadFailed, RowsRead, ViewRead
-from ctrlrun_tui.data.models import Detail, Line, Live, Role, Row, Span
+from ctrlrun_tui.actions import VIEWS
+from ctrlrun_tui.data.messages import DetailRead, ReadFailed, RowsRead, ViewRead, ViewUnread
+from ctrlrun_tui.data.models import Detail, Line, Live, Prose, Role, Row, Span
 from ctrlrun_tui.data.sources import TOP, Place, Request, RowSource, answer
+from ctrlrun_tui.data.unread import unread_span
 from ctrlrun_tui.ending import reason_of
 from ctrlrun_tui.layout import Layout
 from ctrlrun_tui.screens.panes import PanesScreen
@@ -49,6 +51,7 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
         self._right: Line = ()
         self._failed = False
         self._view_due = False
+        self._view_failed = False  # the view line is older than what it stands above
 
     # --- what a view says ------------------------------------------------------------------------
 
@@ -74,6 +77,7 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Nothing is read before the list knows how many lines it has."""
+        self._dim()
         self._read_view()
         self.lay_out()
 
@@ -100,10 +104,18 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
         if self._failed:
             self._failed = False
             self.list.pump()
+        if self._view_failed:
+            self._view_failed, self._view_due = False, True
+        self._read_view_alone()
+
+    def _dim(self) -> None:
+        """Show as out of date what may be: a view can be looked at first while the store is away."""
+        dimmed = not self.console_app.live.is_live
+        self.list.dim(dimmed=dimmed)
+        self.pane.dim(dimmed=dimmed)
 
     def on_live(self, live: Live) -> None:
-        self.list.dim(dimmed=not live.is_live)
-        self.pane.dim(dimmed=not live.is_live)
+        self._dim()
         if live.is_live:
             self.is_behind = True
             if self.is_current:
@@ -141,11 +153,12 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
             self._read_view()
 
     def on_read_failed(self, message: ReadFailed) -> None:
-        """The rows stay; it is tried again at the next second."""
-        message.list.failed(message.request)
-        self._failed = True
+        """The rows stay; it is tried again at the next second, and what is said above them too."""
+        why = self.console_app.glyphs.said(message.why)
+        message.list.failed(message.request, why)
+        self._failed = self._view_failed = True
         if self.console_app.live.is_live:
-            self.console_app.say(self.console_app.glyphs.said(message.why), Role.NEEDS)
+            self.console_app.say(why, Role.NEEDS)
 
     @work(thread=True, exclusive=True, group="view", exit_on_error=False, description="view")
     def _read_view(self) -> None:
@@ -153,10 +166,18 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
         try:
             with closing(app.desk.reader()) as reader:
                 left, right = self.view_line(reader, app.clock())
-        except Exception:
-            return  # the line stays as it was; what is wrong is said where rows are read
+        except Exception:  # the line stays as it was; what is wrong is said where rows are read
+            self.post_message(ViewUnread())
+            return
         if not get_current_worker().is_cancelled:
             self.post_message(ViewRead(left, right))
+
+    def on_view_unread(self) -> None:
+        """It is tried again at the next second; until then the view has its name at least."""
+        self._view_failed = True
+        if not self._left and self.PLACE in VIEWS:
+            self._left = (Span(self.console_app.keys.named(self.PLACE).word),)
+        self.show_view_line()
 
     def on_view_read(self, message: ViewRead) -> None:
         """The view line's parts are here."""
@@ -169,6 +190,8 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
         if self.filter_text:
             said = self.console_app.glyphs.said(self.filter_text)
             left = (*left, Span("  /"), Span(said, Role.YOURS))
+            if not self.console_app.live.is_live and not self.list.window.is_loaded:
+                left = (*left, Span(" not read yet", Role.NEEDS))  # rows are those of before
         parts: list[Line] = [self._right] if self._right else []
         newer = self.list.window.unseen_above
         if newer:
@@ -238,12 +261,21 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
         if message.number != self._detail_number:
             return
         if message.why:
-            if self.console_app.live.is_live:
-                self.console_app.say(self.console_app.glyphs.said(message.why), Role.NEEDS)
+            self._detail_failed(self.console_app.glyphs.said(message.why))
             return
         self.pane.show(message.detail)
         if self.is_open:
             self.pane.set_whole(whole=True)
+
+    def _detail_failed(self, why: str) -> None:
+        """It is tried again; what the pane says of another record does not stay for this one."""
+        app, row, shown = self.console_app, self.current_row, self.pane.detail
+        self._detail_due = True
+        if app.live.is_live:
+            app.say(why, Role.NEEDS)
+        if row is not None and (shown is None or shown.id != row.id):
+            name = Span(app.glyphs.said(self.copied(row)[1]))
+            self.pane.show(Detail(row.id, (name,), (), (Prose((unread_span(app.live, why),)),)))
 
     def detail_wanted(self) -> None:
         self._read_detail_when_due(self.console_app.clock())

@@ -12,7 +12,13 @@ from ctrlrun.operator import InboxRow, Lane, SeenAction
 from ctrlrun.operator.grant_words import subject_text
 from ctrlrun.operator.wording import clock_text, left_text, short_id, span_text
 from ctrlrun_tui.cards.sheet import lay
-from ctrlrun_tui.data.handover import NO_COMMAND, Given, Handover, result_text
+from ctrlrun_tui.data.handover import (
+    NO_COMMAND,
+    WITHOUT_SOURCE,
+    Given,
+    Handover,
+    result_text,
+)
 from ctrlrun_tui.data.models import BLANK, Fact, Line, Prose, Role, Span, line
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.services import services
@@ -30,6 +36,7 @@ class Page(Drawn, inherit_bindings=False):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._handover: Handover | None = None
+        self._unread = Span("")
         self._lines: tuple[tuple[Line, int | None], ...] = ()
         self._at = 0
         self._top = 0
@@ -46,13 +53,20 @@ class Page(Drawn, inherit_bindings=False):
         self._at = min(self._at, max(0, len(handover.given) - 1))
         self.renew()
 
+    def show_unread(self, said: Span) -> None:
+        """Say this while nothing was read."""
+        self._unread = said
+        self.renew()
+
     def renew(self) -> None:
         """Draw again if the lines read otherwise now."""
-        if self._handover is None or not self.size.width:
+        if not self.size.width:
             return
         app = services(self)
         width = self.size.width - 2 * MARGIN
-        lines = tuple(handover_lines(self._handover, app.clock(), app.glyphs, width))
+        lines: tuple[tuple[Line, int | None], ...] = (((self._unread,), None),)
+        if self._handover is not None:
+            lines = tuple(handover_lines(self._handover, app.clock(), app.glyphs, width))
         if lines != self._lines:
             self._lines = lines
             self._scroll(0)
@@ -212,4 +226,7 @@ def _given_facts(given: Given, glyphs: Glyphs) -> list[Fact | Prose]:
     shown = Span(NO_COMMAND, Role.QUIET)
     if given.command is not None:
         shown = Span(glyphs.said(given.command), Role.YOURS)
-    return [*facts, Fact("", line(shown), whole=True)]
+    facts.append(Fact("", line(shown), whole=True))
+    if given.is_told_in_part:
+        facts.append(Fact("", line(Span(WITHOUT_SOURCE, Role.QUIET)), whole=True))
+    return facts

@@ -27,16 +27,19 @@ class PinnedLine(OneLine):
     def line(self, width: int) -> Line:
         app = services(self)
         now = app.clock()
-        return pinned_line(app.where, app.live, app.waiting, now, app.glyphs, width)
+        waiting = app.waiting if app.is_counted else None
+        return pinned_line(app.where, app.live, waiting, now, app.glyphs, width)
 
 
 def pinned_line(
-    where: Where, live: Live, waiting: int, now: datetime, glyphs: Glyphs, width: int
+    where: Where, live: Live, waiting: int | None, now: datetime, glyphs: Glyphs, width: int
 ) -> Line:
-    """The line's text in that width."""
+    """The line's text in that width; None waits while nothing was counted so far."""
     state = live_line(live, now, glyphs)
     mode = _mode(where)
-    waits = (Span(f"{waiting} waiting", Role.NEEDS if waiting else Role.QUIET),)
+    waits = (Span("? waiting", Role.NEEDS),)
+    if waiting is not None:
+        waits = (Span(f"{waiting} waiting", Role.NEEDS if waiting else Role.QUIET),)
     clock = (Span(clock_text(now), Role.QUIET),)
 
     def joined(store: str, who: str) -> Line:

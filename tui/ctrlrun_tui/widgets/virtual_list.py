@@ -19,6 +19,7 @@ from textual.timer import Timer
 
 from ctrlrun_tui.data.models import Column, Lane, Line, Role, Row, Span
 from ctrlrun_tui.data.sources import TOP, Answer, Place, Request
+from ctrlrun_tui.data.unread import unread_span
 from ctrlrun_tui.services import services
 from ctrlrun_tui.widgets.pages import Pages
 from ctrlrun_tui.widgets.rows import Drawing, Look, same_line
@@ -30,6 +31,9 @@ REST = 0.1
 
 STILL_LOOKING = "nothing so far, looking through the rest"
 """What an empty list says while a search has not seen all of it."""
+
+AS_READ = ", as it was read last"
+"""Added to what an empty list says while nobody knows whether it still is."""
 
 HEAD = 1
 """Lines of the column names."""
@@ -93,6 +97,7 @@ class VirtualList(Drawn, inherit_bindings=False):
         self.window = Window(tuple(lanes), Pages(immutable))
         self.signs = 3 if marks else 2  # cells before the columns: cursor, mark
         self.empty = empty
+        self.unread = ""  # why it could not be read the last time
         self._empty_drawn: Line = ()
         self.dimmed = False
         self._now: datetime | None = None
@@ -149,14 +154,17 @@ class VirtualList(Drawn, inherit_bindings=False):
         taken = self.window.take(answer)
         if taken is None:
             return
+        self.unread = ""
         if taken.dropped:
             self.post_message(self.MarksLeft(self, taken.dropped))
         self.sync()
         self.pump()
 
-    def failed(self, request: Request) -> None:
-        """What was asked could not be read; what is on the screen stays."""
+    def failed(self, request: Request, why: str) -> None:
+        """What was asked could not be read; what is on the screen stays. `why` is safe to show."""
         self.window.failed(request.number)
+        self.unread = why
+        self.sync()
 
     def tick(self, now: datetime) -> None:
         """Draw the countdowns that read otherwise now."""
@@ -294,14 +302,21 @@ class VirtualList(Drawn, inherit_bindings=False):
                 text = fit((Span(f" {title}", Role.QUIET),), width, app.glyphs)
                 return strip(text, width, app.palette)
             case _:
-                return strip(self._empty_line(y - HEAD), width, app.palette)
+                text = fit(self._empty_line(y - HEAD), width, app.glyphs)
+                return strip(text, width, app.palette)
 
     def _empty_line(self, y: int) -> Line:
+        """What stands in place of rows: nothing that was not read is called empty."""
         window = self.window
-        if y or window.rows or not window.is_loaded:
+        if y or window.rows:
             return ()
-        text = self.empty if window.at_top and window.at_bottom else STILL_LOOKING
-        return (Span(f"{'':{self.signs}}{text}", Role.QUIET),)
+        live, signs = services(self).live, Span(" " * self.signs)
+        if not window.is_loaded:
+            return (signs, unread_span(live, self.unread))
+        if not (window.at_top and window.at_bottom):
+            return (signs, Span(STILL_LOOKING, Role.QUIET))
+        then = "" if live.is_live else AS_READ
+        return (signs, Span(f"{self.empty}{then}", Role.QUIET))
 
     # --- layout, mouse ---------------------------------------------------------------------------
 

@@ -218,6 +218,7 @@ class Window:
         """
         self._wanted = at
         self._held = None
+        self.is_loaded = False
         self.unseen_above = 0
 
     def changed(self) -> None:
@@ -230,6 +231,8 @@ class Window:
             return
         if self._pending.place is not None and self._pending.place.edge in _ENDS:
             self._wanted = self._wanted or self._pending.place
+        if self._pending.place is None:  # what was to be read again still is
+            self.pages.changed()
         self._pending = None
 
     def next_request(self) -> Request | None:
