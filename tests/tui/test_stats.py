@@ -738,7 +738,8 @@ async def test_every_size_shows_what_decides_and_reaches_every_row(
     written: dict[str, Path], tmp_path: Path, scene: str
 ) -> None:
     shift = copied(written, scene, tmp_path)
-    async with looking(shift) as look:
+    async with looking(shift, size=(60, 15)) as look:
+        assert "24 h" in look.lines[3]  # before any key
         for size in ((60, 15), (79, 24), (80, 24), (120, 40), (200, 50), (240, 20)):
             await look.resizes(size)
             assert all(len(line) <= size[0] for line in look.lines)
@@ -749,10 +750,10 @@ async def test_every_size_shows_what_decides_and_reaches_every_row(
 async def reaches_every_row(look: Look, scene: str) -> None:
     """Line by line and page by page, down and up."""
     first = "Enforcing the last 24 h" if scene == "observe" else "In the last 24 h 10 calls"
+    await look.does("top")
     assert first in look.prose
     page = look.view.page
     rows = list(page._order)
-    await look.does("top")
     for row in rows:
         assert page.row == row
         assert look.app.glyphs.cursor in look.text, row

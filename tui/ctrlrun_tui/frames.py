@@ -123,9 +123,10 @@ class _Writing:
     def _put_one(self, x: int, character: str, style: str) -> int:
         width = 1 if character.isascii() else cell_len(character)
         if width == 0:
-            before = self._all.get(x - 1)
+            at = x - 2 if self._all.get(x - 1, ("?",))[0] == "" else x - 1  # on the first half
+            before = self._all.get(at)
             if before is not None:
-                self._keep(x - 1, (before[0] + character, before[1]))
+                self._keep(at, (before[0] + character, before[1]))
             return x
         self._keep(x, (character, style))
         if width == 2:
@@ -158,22 +159,23 @@ def _send(sent: list[str], y: int, writing: _Writing, pen: str) -> str:
         known.extend([None] * (last + 1 - len(known)))
     at = -1
     for x in sorted(changed):
+        text, style = known[x] = changed[x]
+        if not text:
+            continue  # it came with the first half
         if at != x:
             bridge = _bridge(known, at, x, pen)
             sent.append(f"\x1b[{y + 1};{x + 1}H" if bridge is None else bridge)
-        text, style = changed[x]
         if style != pen:
             sent.append(_change(pen, style))
             pen = style
         sent.append(text)
-        known[x] = changed[x]
-        at = x + 1
+        at = x + (1 if text.isascii() else cell_len(text))
     return pen
 
 
 def _bridge(known: list[Cell | None], at: int, x: int, pen: str) -> str | None:
     """The unchanged cells from `at` to `x`, where sending them is cheaper than a jump."""
-    if at < 0 or x - at > _BRIDGE:
+    if at < 0 or not 0 < x - at <= _BRIDGE:
         return None
     between = known[at:x]
     if all(cell is not None and cell[1] == pen for cell in between):
