@@ -28,7 +28,7 @@ from tests.proof.injection import (
 from tests.proof.killed import Trial
 from tests.proof.kills import CONTROLS, EIO, FAILED, FAULTS, KEY, KILL, SCENARIOS, Fault, prepare
 
-KILLS, ERRORS, CONTROL_FAULTS = 4, 1, 24
+KILLS, ERRORS, CONTROL_FAULTS = 2, 1, 24
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,14 @@ from tests.proof.soaking import is_sound, soak
 
 def test_agents_that_are_killed(tmp_path: Path) -> None:
     url = f"sqlite://{tmp_path / 'state.db'}"
-    tally = soak(url, tmp_path / "run", seconds=6, processes=4, kill=1)
+    tally = soak(url, tmp_path / "run", seconds=4, processes=4, kill=0.7)
     assert is_sound(tally), tally.violations
     assert tally.kills > 2 and tally.acts > 10
 
 
 def test_agents_that_are_killed_over_postgres(tmp_path: Path) -> None:
     with a_schema() as schema:
-        tally = soak(a_url(schema), tmp_path / "run", seconds=6, processes=4, kill=1)
+        tally = soak(a_url(schema), tmp_path / "run", seconds=4, processes=4, kill=0.7)
     assert is_sound(tally), tally.violations
     assert tally.kills > 2 and tally.acts > 10
 
