@@ -29,6 +29,7 @@ from ctrlrun.state import InMemoryStateStore, SQLiteStateStore, StateStore
 from ctrlrun.state.sqlite_tally import TALLY_INDEX
 from tests.cases import walk
 from tests.lib.operator.helpers import Clock
+from tests.lib.sqlite_helpers import new_store
 from tests.lib.store_suite.helpers import event, receipt, request
 
 NOW = datetime(2026, 11, 29, 3, 12, 40, 123456, tzinfo=UTC)
@@ -57,7 +58,7 @@ def store(
         made: Any = InMemoryStateStore(clock=Clock(NOW))
         yield made if request.param == "memory" else SingleCalls(made)
         return
-    made = SQLiteStateStore(tmp_path / "state.db", clock=Clock(NOW), durability="normal")
+    made = new_store(tmp_path / "state.db", clock=Clock(NOW), durability="normal")
     if request.param != "sqlite":
         with closing(sqlite3.connect(tmp_path / "state.db")) as db:
             db.execute(f"DROP INDEX {TALLY_INDEX}")

@@ -16,6 +16,7 @@ from ctrlrun.receipt import GENESIS_HASH
 from ctrlrun.state import InMemoryStateStore, UnitStateStore
 from ctrlrun.state.sqlite import SQLiteStateStore
 from tests.cases import walk
+from tests.lib import sqlite_helpers
 from tests.lib.store_suite.helpers import START_TIME, FakeClock
 from tests.pg.server import EMPTIED, borrow, empty, give_back, server_url
 
@@ -28,7 +29,7 @@ def open_store(backend: str, path: Path, clock: FakeClock) -> UnitStateStore:
         return InMemoryStateStore(clock=clock)
     if backend == "postgres":
         return PostgresStateStore(server_url(), clock=clock, schema=borrow())
-    return SQLiteStateStore(path / "state.db", clock=clock, durability="normal")
+    return sqlite_helpers.new_store(path / "state.db", clock=clock, durability="normal")
 
 
 def let_go(store: UnitStateStore) -> None:
