@@ -17,11 +17,20 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from typing import Any
 
+SHARED = (
+    "ctrlrun.control",
+    "ctrlrun.operator",
+    "ctrlrun.policy",
+    "ctrlrun.postgres",
+    "tests.proof.roles",
+)
+"""What their children need, imported once."""
+
 
 def in_child(work: Callable[..., None], *given: Any) -> tuple[int | None, str]:
     """Do some work in another process; its exit status, and what it printed if it came to its end."""
     reader, writer = multiprocessing.Pipe(duplex=False)
-    child = _children().Process(target=_work, args=(writer, work, given))
+    child = served().Process(target=_work, args=(writer, work, given))
     with redirect_stderr(sys.__stderr__):  # a running console keeps one that is no file
         child.start()
     writer.close()
@@ -37,10 +46,10 @@ def in_child(work: Callable[..., None], *given: Any) -> tuple[int | None, str]:
 
 
 @cache
-def _children() -> ForkServerContext:
-    """The process that children are forked off: it starts with the first of them."""
+def served() -> ForkServerContext:
+    """Children forked off a process of its own, which starts with the first of them."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["ctrlrun.control", "ctrlrun.operator", "ctrlrun.policy"])
+    context.set_forkserver_preload([*SHARED])
     return context
 
 

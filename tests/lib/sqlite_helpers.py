@@ -12,12 +12,14 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from ctrlrun.canonical import canonical_bytes
 from ctrlrun.receipt import Event, EventType
+from ctrlrun.state.sqlite import SQLiteStateStore
 
 GENESIS = "sha256:" + "0" * 64
 MIGRATION_IDS = (
@@ -187,6 +189,21 @@ ACTION_HASH = "sha256:7f95dbec4441a544a50c88eb61c196135eca5581b74522d8889a4002b2
 
 
 # --- files ---------------------------------------------------------------------------------------
+
+
+@cache
+def _new_store() -> bytes:
+    with TemporaryDirectory() as folder:
+        SQLiteStateStore(Path(folder) / "state.db").close()
+        return (Path(folder) / "state.db").read_bytes()
+
+
+def new_store(path: Path, **options: Any) -> SQLiteStateStore:
+    """A new store, copied from one that was made once: for tests that are not about its making."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(0o600)
+    path.write_bytes(_new_store())
+    return SQLiteStateStore(path, **options)
 
 
 def quick_folder() -> Iterator[Path]:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.errors import InvalidArgument
+from tests.cases import walk
 
 LONE = json.loads('"\\ud800"')
 BOT = Principal("refund-agent")
@@ -39,33 +40,33 @@ def nested(levels: int) -> Any:
 # --- fields --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", ["", "  ", "\n", 5, None, b"x", LONE])
-@pytest.mark.parametrize("name", ["name", "environment", "action_id"])
+@walk("value", ["", "  ", "\n", 5, None, b"x", LONE])
+@walk("name", ["name", "environment", "action_id"])
 def test_required_text_of_an_action_is_refused_by_field(name: str, value: object) -> None:
     with pytest.raises(InvalidArgument, match=name):
         an_action(**{name: value})
 
 
-@pytest.mark.parametrize("value", ["", 5, LONE, b"x"])
+@walk("value", ["", 5, LONE, b"x"])
 def test_a_resource_is_none_or_text(value: object) -> None:
     with pytest.raises(InvalidArgument, match="resource"):
         an_action(resource=value)
     assert an_action(resource=None).resource is None
 
 
-@pytest.mark.parametrize("value", ["bot", None, {"agent": "bot"}])
+@walk("value", ["bot", None, {"agent": "bot"}])
 def test_a_principal_is_a_principal(value: object) -> None:
     with pytest.raises(InvalidArgument, match="principal"):
         an_action(principal=value)
 
 
-@pytest.mark.parametrize("value", [None, [], [("a", 1)], "a"])
+@walk("value", [None, [], [("a", 1)], "a"])
 def test_arguments_are_a_mapping(value: object) -> None:
     with pytest.raises(InvalidArgument, match="arguments"):
         an_action(arguments=value)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("fields", "names"),
     [
         ({"agent": ""}, "agent"),
@@ -222,9 +223,7 @@ def test_refused_values_are_named_with_their_path(value: Any, says: str) -> None
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize(
-    "value", [nested(201), _cyclic_list(), _cyclic_mapping()], ids=["deep", "list", "mapping"]
-)
+@walk("value", [nested(201), _cyclic_list(), _cyclic_mapping()])
 def test_what_goes_too_deep_or_round_is_refused_in_a_short_message(value: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"arguments\.x.*nested too deeply") as caught:
         an_action(arguments={"x": value})
@@ -273,7 +272,7 @@ def test_the_caller_cannot_change_an_action_afterwards() -> None:
     assert action.action_hash == before
 
 
-@pytest.mark.parametrize(
+@walk(
     "change",
     [
         lambda arguments: arguments.__setitem__("a", 1),

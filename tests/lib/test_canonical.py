@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ctrlrun.action import Action, Principal, action_hash, canonicalize
 from ctrlrun.canonical import canonical_bytes
 from ctrlrun.errors import InvalidArgument
+from tests.cases import walk
 
 BOT = Principal("refund-agent")
 
@@ -54,7 +55,7 @@ GOLDEN = [
 ]
 
 
-@pytest.mark.parametrize(("action", "digest"), GOLDEN)
+@walk(("action", "digest"), GOLDEN)
 def test_golden_action_hashes(action: Action, digest: str) -> None:
     assert action.action_hash == action_hash(action) == f"sha256:{digest}"
 
@@ -93,7 +94,7 @@ def test_the_hash_covers_exactly_six_keys() -> None:
     assert document["principal"] == {"agent": "bot", "user": "ana"}
 
 
-@pytest.mark.parametrize(
+@walk(
     "change",
     [
         {"name": "m"},
@@ -122,7 +123,7 @@ def test_ids_claims_issuer_and_expiry_do_not_change_the_hash() -> None:
     assert Action("n", {}, known).action_hash == Action("n", {}, Principal("bot")).action_hash
 
 
-@pytest.mark.parametrize(
+@walk(
     "value",
     [
         1.5,

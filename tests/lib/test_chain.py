@@ -31,6 +31,7 @@ from ctrlrun.receipt import _documents as documents
 from ctrlrun.state import InMemoryStateStore, UnitStateStore
 from ctrlrun.state.page import ReceiptRow
 from ctrlrun.state.sqlite import SQLiteStateStore
+from tests.cases import walk
 from tests.lib.store_suite.helpers import receipt
 
 GOLDEN_FIRST: dict[str, Any] = json.loads(
@@ -446,7 +447,7 @@ def test_a_head_is_written_as_seq_and_hash() -> None:
     assert parse_head(f"12:{GOLDEN_HASHES[0]}") == (12, GOLDEN_HASHES[0])
 
 
-@pytest.mark.parametrize(
+@walk(
     "text",
     [
         "",
@@ -560,7 +561,7 @@ def row_of(chained: Receipt, text: str) -> ReceiptRow:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     arguments=ARGUMENTS,
     error=st.none() | st.text(st.characters(codec="utf-8")),
@@ -602,7 +603,7 @@ def test_the_fast_way_is_taken_by_what_we_write() -> None:
 STANDARD_ROW = row_of(*link((7, GENESIS_HASH), receipt()))
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.data())
 def test_no_change_of_a_text_passes_the_fast_way(data: st.DataObject) -> None:
     text = STANDARD_ROW.json or ""
@@ -614,7 +615,7 @@ def test_no_change_of_a_text_passes_the_fast_way(data: st.DataObject) -> None:
     assert reading is None or changed == text
 
 
-@pytest.mark.parametrize(
+@walk(
     "arguments",
     ['{"b":1,"a":2}', '{"a":1,"a":2}', '{"a":01}', '{"a":-0}', '{"a":1.0}', '{"a":{"c":1,"b":2}}'],
 )

@@ -23,6 +23,7 @@ from ctrlrun.conditions import (
     parse_conditions,
 )
 from ctrlrun.errors import InvalidArgument, PolicyError
+from tests.cases import walk
 
 LONE = json.loads('"\\ud800"')
 RESERVED = [
@@ -56,7 +57,7 @@ def test_there_are_three_decisions() -> None:
 # --- keys ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     ("key", "argument", "op"),
     [
         ("amount_eq", "amount", "eq"),
@@ -81,7 +82,7 @@ def test_a_key_is_an_argument_and_the_longest_operator(key: str, argument: str, 
     assert (condition.key, condition.argument, condition.op) == (key, argument, op)
 
 
-@pytest.mark.parametrize(
+@walk(
     "key",
     ["amount", "amount_ne", "amount_contains", "_eq", "_neq", "a_NEQ", "eq", "", "a_eq ", "aeq"],
 )
@@ -92,13 +93,13 @@ def test_a_key_without_operator_lists_the_operators(key: str) -> None:
     assert all(op in str(caught.value) for op in OPERATORS)
 
 
-@pytest.mark.parametrize("key", [1, True, None, ("a_eq",)])
+@walk("key", [1, True, None, ("a_eq",)])
 def test_a_key_is_a_string(key: Any) -> None:
     with pytest.raises(PolicyError, match=r"^here: "):
         parse_conditions({key: 1}, where="here")
 
 
-@pytest.mark.parametrize("key", ["region_not_in", "_not_in", "a_not_not_in"])
+@walk("key", ["region_not_in", "_not_in", "a_not_not_in"])
 def test_not_in_is_no_operator(key: str) -> None:
     with pytest.raises(PolicyError, match="not_in"):
         one(key, ["eu"])
@@ -108,7 +109,7 @@ def test_the_reserved_names_are_these() -> None:
     assert sorted(RESERVED_ARGUMENTS) == RESERVED
 
 
-@pytest.mark.parametrize("name", RESERVED)
+@walk("name", RESERVED)
 def test_reserved_names_are_refused_whole_and_only_whole(name: str) -> None:
     with pytest.raises(PolicyError, match=f"^here: {name}_eq: .*reserved"):
         one(f"{name}_eq", ["x"])
@@ -129,7 +130,7 @@ def test_no_conditions_are_no_conditions() -> None:
     assert parse_conditions({}, where="here") == {}
 
 
-@pytest.mark.parametrize("value", [None, [], "a_eq"])
+@walk("value", [None, [], "a_eq"])
 def test_conditions_are_a_mapping(value: Any) -> None:
     with pytest.raises(PolicyError, match=r"^here: "):
         parse_conditions(value, where="here")
@@ -152,22 +153,22 @@ NO_ARGUMENT: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", NO_ARGUMENT)
-@pytest.mark.parametrize("op", ["eq", "neq", "in"])
+@walk("value", NO_ARGUMENT)
+@walk("op", ["eq", "neq", "in"])
 def test_operands_are_what_an_argument_can_be_at_every_depth(op: str, value: Any) -> None:
     for operand in (value, [value], [[{"deep": value}]]):
         with pytest.raises(PolicyError, match=f"^here: a_{op}: "):
             one(f"a_{op}", operand)
 
 
-@pytest.mark.parametrize("operand", ["x", 5, True, None, {"a": 1}, 1.5])
+@walk("operand", ["x", 5, True, None, {"a": 1}, 1.5])
 def test_in_needs_a_list(operand: Any) -> None:
     with pytest.raises(PolicyError, match=r"^here: a_in: .*list"):
         one("a_in", operand)
 
 
-@pytest.mark.parametrize("operand", [True, False, "5", 5.0, None, [5], {"a": 5}])
-@pytest.mark.parametrize("op", ["lt", "lte", "gt", "gte"])
+@walk("operand", [True, False, "5", 5.0, None, [5], {"a": 5}])
+@walk("op", ["lt", "lte", "gt", "gte"])
 def test_numeric_operators_need_an_int(op: str, operand: Any) -> None:
     with pytest.raises(PolicyError, match=rf"^here: a_{op}: .*\bint\b.*minor units"):
         one(f"a_{op}", operand)
@@ -190,7 +191,7 @@ def test_operands_are_read_only_copies() -> None:
         condition.operand[0]["k"] = 1
 
 
-@pytest.mark.parametrize(
+@walk(
     ("fields", "says"),
     [
         (("a_contains", "a", "contains", "x"), "operator 'contains'"),
@@ -247,7 +248,7 @@ DISTINCT: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", DISTINCT, ids=repr)
+@walk("value", DISTINCT)
 def test_equality_is_strict_about_types(value: Any) -> None:
     for operand in DISTINCT:
         same = value is operand
@@ -257,14 +258,14 @@ def test_equality_is_strict_about_types(value: Any) -> None:
         assert holds("x_in", ["other", operand, -7], value) is same, operand
 
 
-@pytest.mark.parametrize("value", DISTINCT, ids=repr)
+@walk("value", DISTINCT)
 def test_frozen_arguments_match_like_plain_ones(value: Any) -> None:
     action = Action("n", {"x": value}, Principal("bot"))
     assert one("x_eq", value).matches("n", action.arguments)
     assert one("x_eq", value).matches("n", action.canonical_arguments)
 
 
-@pytest.mark.parametrize("op", OPERATORS)
+@walk("op", OPERATORS)
 def test_conditions_together_judge_like_each_alone(op: str) -> None:
     for operand in DISTINCT:
         try:
@@ -298,7 +299,7 @@ def test_in_an_empty_list_is_nothing() -> None:
     assert not any(holds("x_in", [], value) for value in DISTINCT)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("op", "below", "equal", "above"),
     [
         ("lt", True, False, False),
@@ -319,7 +320,7 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-@pytest.mark.parametrize("op", OPERATORS)
+@walk("op", OPERATORS)
 def test_an_absent_argument_never_matches_and_warns_once(
     op: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -330,10 +331,10 @@ def test_an_absent_argument_never_matches_and_warns_once(
         assert part in message
 
 
-@pytest.mark.parametrize(
+@walk(
     ("value", "kind"), [("5", "str"), (True, "bool"), (None, "null"), ([5], "list"), ({}, "dict")]
 )
-@pytest.mark.parametrize("op", ["lt", "lte", "gt", "gte"])
+@walk("op", ["lt", "lte", "gt", "gte"])
 def test_a_value_that_is_no_number_does_not_match_and_warns_once(
     op: str, value: Any, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -354,22 +355,20 @@ def test_other_misses_are_silent(caplog: pytest.LogCaptureFixture) -> None:
 # --- data_scope ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "operand", ["phi", 5, None, True, [1], [["phi"]], [{"a": "b"}], {"a": "b"}]
-)
-@pytest.mark.parametrize("op", ["eq", "neq", "in"])
+@walk("operand", ["phi", 5, None, True, [1], [["phi"]], [{"a": "b"}], {"a": "b"}])
+@walk("op", ["eq", "neq", "in"])
 def test_data_scope_is_compared_with_a_flat_list_of_strings(op: str, operand: Any) -> None:
     with pytest.raises(PolicyError, match="flat list of strings"):
         one(f"data_scope_{op}", operand, derived=True)
 
 
-@pytest.mark.parametrize("op", ["lt", "lte", "gt", "gte"])
+@walk("op", ["lt", "lte", "gt", "gte"])
 def test_data_scope_is_no_number(op: str) -> None:
     with pytest.raises(PolicyError, match="data_scope"):
         one(f"data_scope_{op}", 5, derived=True)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("scope", "operand", "meets", "equal"),
     [
         ({"phi"}, ["phi"], True, True),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ctrlrun.documents import read_document
 from ctrlrun.errors import InvalidArgument, PolicyError
+from tests.cases import walk
 
 
 def value_of(text: str) -> Any:
@@ -26,7 +27,7 @@ def refusal(text: str) -> str:
     return message
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "value"),
     [
         ("yes", True),
@@ -61,16 +62,14 @@ def test_scalars_are_read_as_yaml_1_1(text: str, value: Any) -> None:
     assert type(found) is type(value)
 
 
-@pytest.mark.parametrize(
-    "text", ["010", "-010", "+017", "0_7", "00", "1:30", "190:20:30", "-1:30", "!!int '010'"]
-)
+@walk("text", ["010", "-010", "+017", "0_7", "00", "1:30", "190:20:30", "-1:30", "!!int '010'"])
 def test_numbers_in_octal_and_base_60_are_refused(text: str) -> None:
     message = refusal(f"a: 1\nrules:\n- when: {{amount_lte: {text}}}\n")
     for part in ("line 3", "rules[0].when.amount_lte", "decimal", "quotes"):
         assert part in message
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "key", "line"),
     [
         ("a: 1\nb: 2\na: 3\n", "'a'", 3),
@@ -88,7 +87,7 @@ def test_a_repeated_key_is_refused_with_its_line(text: str, key: str, line: int)
     assert f"key {key}" in message
 
 
-@pytest.mark.parametrize(
+@walk(
     "text",
     [
         "base: &b {x: 1}\nv: {<<: *b}\n",
@@ -101,7 +100,7 @@ def test_merge_keys_are_refused(text: str) -> None:
     assert "<<" in message
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "says"),
     [
         ("a: 1\n---\nb: 2\n", "document"),
@@ -132,7 +131,7 @@ def test_merge_keys_are_refused(text: str) -> None:
         (f"a: {'9' * 5000}\n", "cannot be read"),
         (f"a: 0x{'f' * 5000}\n", "4300 digits"),
         (f"a: {'[' * 250}{']' * 250}\n", "deep"),
-        (f"a: {'[' * 5000}{']' * 5000}\n", "deep"),
+        (f"a: {'[' * 1100}{']' * 1100}\n", "deep"),
     ],
 )
 def test_what_is_no_single_plain_mapping_is_refused(text: str, says: str) -> None:
@@ -145,14 +144,12 @@ def test_aliases_that_multiply_are_refused_before_they_do() -> None:
     assert "aliases" in refusal("\n".join(lines))
 
 
-@pytest.mark.parametrize(
-    "text", ["\ufeffa: 1\n", "a: 1\r\n", "\ufeffa: 1\r\nb: 2\r\n", "--- {a: 1}\n...\n"]
-)
+@walk("text", ["\ufeffa: 1\n", "a: 1\r\n", "\ufeffa: 1\r\nb: 2\r\n", "--- {a: 1}\n...\n"])
 def test_marks_of_other_systems_are_accepted(text: str) -> None:
     assert read_document(text, source="file.yaml")["a"] == 1
 
 
-@pytest.mark.parametrize("text", [None, b"a: 1", 5])
+@walk("text", [None, b"a: 1", 5])
 def test_a_text_is_a_str(text: Any) -> None:
     with pytest.raises(InvalidArgument, match="str"):
         read_document(text, source="file.yaml")

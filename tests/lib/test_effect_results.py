@@ -10,10 +10,10 @@ from enum import Enum, StrEnum
 from typing import Any
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import given
 
 from ctrlrun.effect import escape_surrogates, storable_result
+from tests.cases import walk
 
 
 class Colour(StrEnum):
@@ -82,7 +82,7 @@ CASES: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(CASES)))
+@walk("case", range(len(CASES)))
 def test_a_result_as_stored(case: int) -> None:
     result, stored = CASES[case]
     text = storable_result(result)

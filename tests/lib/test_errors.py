@@ -34,6 +34,7 @@ from ctrlrun.errors import (
     StoreNotFound,
     Suspended,
 )
+from tests.cases import walk
 
 EXAMPLES: list[tuple[CTRLRunError, dict[str, Any]]] = [
     (CTRLRunError("m"), {}),
@@ -105,7 +106,7 @@ def test_every_class_has_an_example() -> None:
     assert {type(error) for error, _ in EXAMPLES} == set(classes)
 
 
-@pytest.mark.parametrize("cls", classes, ids=lambda cls: cls.__name__)
+@walk("cls", classes)
 def test_the_tree_is_flat_but_for_these_branches(cls: type[CTRLRunError]) -> None:
     parents = {
         AuthorityDenied: ActionDenied,
@@ -118,7 +119,7 @@ def test_the_tree_is_flat_but_for_these_branches(cls: type[CTRLRunError]) -> Non
     assert cls.__name__ in (errors.__doc__ or "")
 
 
-@pytest.mark.parametrize(("error", "facts"), EXAMPLES)
+@walk(("error", "facts"), EXAMPLES)
 def test_errors_survive_pickle_and_copy_with_their_facts(
     error: CTRLRunError, facts: dict[str, Any]
 ) -> None:
@@ -130,7 +131,7 @@ def test_errors_survive_pickle_and_copy_with_their_facts(
             assert getattr(error, name) == getattr(again, name) == value
 
 
-@pytest.mark.parametrize(
+@walk(
     ("error", "text"),
     [
         (ActionDenied(reason="rule[0]"), "rule[0]"),
@@ -147,7 +148,7 @@ def test_without_a_message_the_first_fact_is_it(error: CTRLRunError, text: str) 
     assert str(error) == text
 
 
-@pytest.mark.parametrize(
+@walk(
     "cls",
     [
         ActionDenied,
@@ -167,7 +168,7 @@ def test_the_first_fact_is_required_and_keyword_only(cls: Any) -> None:
         cls("message", "fact")
 
 
-@pytest.mark.parametrize("continuation", ["", b"", b"\xff", None, 5, "\ud800"])
+@walk("continuation", ["", b"", b"\xff", None, 5, "\ud800"])
 def test_a_continuation_is_text_that_can_be_stored(continuation: Any) -> None:
     with pytest.raises(InvalidArgument, match="continuation"):
         Suspended(continuation)

@@ -17,6 +17,7 @@ from ctrlrun.authority import Authority
 from ctrlrun.documents import read_document
 from ctrlrun.receipt import verify_chain
 from ctrlrun.state import InMemoryStateStore, SQLiteStateStore
+from tests.cases import walk
 from tests.cli.helpers import clean_environ
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -65,7 +66,7 @@ WIDER = {"up_to(200_000,": "up_to(2_500_000,", "amount=5_000_000)": "amount=90_0
 UNREVOKED = {'control.revoke(for_finance.delegation_id, by="dana")': ""}
 
 
-@pytest.mark.parametrize(("changes", "said"), [(WIDER, "did not hold"), (UNREVOKED, "was revoked")])
+@walk(("changes", "said"), [(WIDER, "did not hold"), (UNREVOKED, "was revoked")])
 def test_it_fails_when_something_is_not_refused(
     tmp_path: Path, changes: dict[str, str], said: str
 ) -> None:
@@ -87,7 +88,7 @@ def test_there_are_documents_for_payments_and_devops() -> None:
     assert [path.stem for path in DOCUMENTS] == ["devops", "payments"]
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+@walk("path", DOCUMENTS)
 def test_a_document_of_grants_is_one_to_begin_with(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -138,7 +139,7 @@ DEVOPS: list[tuple[Call, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@walk(
     ("name", "call", "reason"),
     [
         (name, call, reason)

@@ -14,6 +14,7 @@ from ctrlrun.canonical import canonical_bytes, sha256_of
 from ctrlrun.conditions import Decision
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.receipt import GENESIS_HASH, Receipt, ReceiptResult, link
+from tests.cases import walk
 from tests.lib.store_suite.helpers import receipt
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -48,7 +49,7 @@ def test_both_texts_are_those_of_the_document(given_receipt: Receipt) -> None:
     assert chained.hash == sha256_of(canonical_bytes(expected.to_dict()))
 
 
-@pytest.mark.parametrize(
+@walk(
     ("field", "value", "path"),
     [
         ("arguments", {"a": [1, {"b": 1.5}]}, r"receipt\.arguments\.a\[1\]\.b is a float"),

@@ -12,6 +12,7 @@ from ctrlrun.state import SQLiteReader, SQLiteStateStore, UnitStateStore, locati
 from ctrlrun.state.location import locate, masked, migrate, open_reader, open_writer, state_path
 from ctrlrun.state.schema import MIGRATION_IDS
 from ctrlrun.state.sqlite_schema import EXTENSIONS
+from tests.cases import walk
 from tests.lib import sqlite_helpers as old
 
 ALL = {
@@ -21,7 +22,7 @@ ALL = {
 }
 
 
-@pytest.mark.parametrize(
+@walk(
     ("store_url", "names", "expected"),
     [
         ("sqlite:///flag.db", ALL, "/flag.db"),
@@ -46,7 +47,7 @@ def test_the_state_variable_is_a_path_and_never_a_url() -> None:
     assert locate(None, {"CTRLRUN_STATE": "sqlite://x.db"}).path == Path("sqlite://x.db")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("store_url", "environ", "facts"),
     [
         ("", {}, ["no store backend", "--store-url", "sqlite://", "postgresql://"]),
@@ -92,7 +93,7 @@ def test_postgres_is_refused_without_its_driver(
     assert "pip install 'ctrlrun[postgres]'" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("url", "shown"),
     [
         ("postgresql://u:p@h/d", "postgresql://u:***@h/d"),
@@ -108,7 +109,7 @@ def test_passwords_are_masked(url: str, shown: str) -> None:
     assert masked(url) == shown
 
 
-@pytest.mark.parametrize(
+@walk(
     ("source", "environ", "expected"),
     [
         ("conf/p.yaml", {}, "conf/.ctrlrun/state.db"),
@@ -162,7 +163,7 @@ def test_a_reader_reads_and_a_writer_writes(tmp_path: Path) -> None:
     reader.close()
 
 
-@pytest.mark.parametrize("steps", [1, 4])
+@walk("steps", [1, 4])
 def test_migrate_says_what_it_applied(steps: int, tmp_path: Path) -> None:
     old.make_format(tmp_path / "state.db", steps)
     place = locate(f"sqlite://{tmp_path}/state.db", {})

@@ -15,6 +15,7 @@ from ctrlrun.action import Action, Principal
 from ctrlrun.conditions import Decision
 from ctrlrun.errors import InvalidArgument, PolicyError
 from ctrlrun.policy import Evaluation, McpOptions, Policy, PolicyControl, discover_policy_path
+from tests.cases import walk
 
 BOT = Principal("bot")
 REPOSITORY = Path(__file__).parents[2]
@@ -48,7 +49,7 @@ def decide(policy: Policy, name: str = "a.b", **arguments: Any) -> Evaluation:
 # --- top level -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@walk("version", [1, 2, 3, 4])
 def test_an_empty_policy_of_each_version_denies_all(version: int) -> None:
     policy = load(document(version))
     assert policy.schema == f"ctrlrun.policy/v{version}"
@@ -58,7 +59,7 @@ def test_an_empty_policy_of_each_version_denies_all(version: int) -> None:
     assert (dict(policy.actions), dict(policy.controls)) == ({}, {})
 
 
-@pytest.mark.parametrize(
+@walk(
     "schema", [None, "", "ctrlrun.policy/v5", "ctrlrun.policy/V1", "v1", 1, ["ctrlrun.policy/v1"]]
 )
 def test_the_schema_is_never_assumed(schema: Any) -> None:
@@ -68,7 +69,7 @@ def test_the_schema_is_never_assumed(schema: Any) -> None:
             assert f"ctrlrun.policy/v{version}" in message
 
 
-@pytest.mark.parametrize(
+@walk(
     ("sections", "says"),
     [
         ({"actions": None}, ["actions", "mapping"]),
@@ -102,7 +103,7 @@ def test_no_actions_is_an_error_and_says_what_denies_all() -> None:
     assert "actions is missing" in refusal("schema: ctrlrun.policy/v1\n")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("key", "value", "needs"),
     [
         ("environment", "dev", 3),
@@ -148,7 +149,7 @@ TOP_FAULTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("first", range(len(TOP_FAULTS)))
+@walk("first", range(len(TOP_FAULTS)))
 def test_the_first_fault_of_a_document_is_raised(first: int) -> None:
     sections: dict[str, Any] = {}
     for _, fault in reversed(TOP_FAULTS[first:]):
@@ -156,7 +157,7 @@ def test_the_first_fault_of_a_document_is_raised(first: int) -> None:
     assert refusal(document(**sections)).startswith(f"policy.yaml: {TOP_FAULTS[first][0]}")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("version", "sections", "says"),
     [
         (2, {"environment": "", "version": ""}, "environment needs schema"),
@@ -184,7 +185,7 @@ ENTRY_FAULTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("first", range(len(ENTRY_FAULTS)))
+@walk("first", range(len(ENTRY_FAULTS)))
 def test_the_first_fault_of_an_entry_is_raised(first: int) -> None:
     item: dict[str, Any] = {}
     for _, fault in reversed(ENTRY_FAULTS[first:]):
@@ -203,7 +204,7 @@ RULE_FAULTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("first", range(len(RULE_FAULTS)))
+@walk("first", range(len(RULE_FAULTS)))
 def test_the_first_fault_of_a_rule_is_raised(first: int) -> None:
     rule: dict[str, Any] = {"decision": "allow"}
     for _, fault in reversed(RULE_FAULTS[first:]):
@@ -216,20 +217,18 @@ def test_the_first_fault_of_a_rule_is_raised(first: int) -> None:
 # --- entries -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["on", "1", "null", "2030-01-01", "1.5"])
+@walk("name", ["on", "1", "null", "2030-01-01", "1.5"])
 def test_an_action_name_is_a_string(name: str) -> None:
     message = refusal(f"schema: ctrlrun.policy/v1\nactions: {{{name}: {{decision: allow}}}}\n")
     assert "quotes" in message
 
 
-@pytest.mark.parametrize(
-    "name", ["", "  ", "a\nb", "a\x7f", "a\u202eb", "a\u200b", "a\u2028b", "a\u2029"]
-)
+@walk("name", ["", "  ", "a\nb", "a\x7f", "a\u202eb", "a\u200b", "a\u2028b", "a\u2029"])
 def test_an_action_name_is_printable_and_not_blank(name: str) -> None:
     assert "action name" in refusal(document(actions={name: {"decision": "allow"}}))
 
 
-@pytest.mark.parametrize("name", ["stripe.*", "Stripe.Refund", "a b", "größe", "支払い", "*", "."])
+@walk("name", ["stripe.*", "Stripe.Refund", "a b", "größe", "支払い", "*", "."])
 def test_action_names_match_exactly(name: str) -> None:
     policy = load(document(actions={name: {"decision": "allow"}}))
     assert decide(policy, name).decision is Decision.ALLOW
@@ -238,23 +237,21 @@ def test_action_names_match_exactly(name: str) -> None:
             assert decide(policy, other).reason == "unknown_action"
 
 
-@pytest.mark.parametrize("decision", ["allow", "approve", "deny"])
+@walk("decision", ["allow", "approve", "deny"])
 def test_a_bare_decision_is_the_decision(decision: str) -> None:
     policy = load(entry({"decision": decision}, 1))
     assert decide(policy, amount=1) == Evaluation(Decision(decision), "decision")
     assert policy.actions["a.b"].decision is Decision(decision)
 
 
-@pytest.mark.parametrize(
-    "value", [None, "", "Allow", "ALLOW", "yes", True, 1, ["allow"], {"allow": 1}]
-)
+@walk("value", [None, "", "Allow", "ALLOW", "yes", True, 1, ["allow"], {"allow": 1}])
 def test_other_decisions_are_refused(value: Any) -> None:
     for item in ({"decision": value}, {"rules": [{"decision": value}]}):
         message = refusal(entry(item, 1))
         assert "allow, approve, deny" in message
 
 
-@pytest.mark.parametrize(
+@walk(
     ("item", "says"),
     [
         (None, ["mapping"]),
@@ -297,7 +294,7 @@ def test_what_an_entry_refuses(item: Any, says: list[str]) -> None:
         assert part in message
 
 
-@pytest.mark.parametrize(
+@walk(
     ("key", "value", "needs"),
     [("effect", "x", 2), ("resource", "x", 2), ("mcp", {}, 2), ("data", {}, 4)],
 )
@@ -309,7 +306,7 @@ def test_a_newer_entry_key_is_refused_even_when_null(key: str, value: Any, needs
     load(entry({"decision": "allow", key: value}, needs))
 
 
-@pytest.mark.parametrize("key", ["effect", "resource"])
+@walk("key", ["effect", "resource"])
 def test_templates_of_an_entry(key: str) -> None:
     policy = load(entry({"decision": "allow", key: "k:{a}"}, 2))
     templates = {"effect": policy.effect_template, "resource": policy.resource_template}
@@ -321,7 +318,7 @@ def test_templates_of_an_entry(key: str) -> None:
         assert message.startswith(f"policy.yaml: a.b: {key}: ")
 
 
-@pytest.mark.parametrize("template", ["{resource}", "{agent}:{user}"])
+@walk("template", ["{resource}", "{agent}:{user}"])
 def test_reserved_names_may_stand_in_templates(template: str) -> None:
     load(entry({"decision": "allow", "effect": template}, 2))
 
@@ -350,7 +347,7 @@ def test_mcp_options() -> None:
         assert "mcp" in refusal(entry({"decision": "allow", "mcp": refused}, 2))
 
 
-@pytest.mark.parametrize(
+@walk(
     ("data", "says"),
     [
         (None, "mapping"),
@@ -378,7 +375,7 @@ def test_what_data_refuses(data: Any, says: str) -> None:
 # --- controls ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     ("controls", "says"),
     [
         ([], "mapping"),
@@ -422,14 +419,14 @@ def test_the_registry_is_read_in_order() -> None:
     ]
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
-@pytest.mark.parametrize("cited", [None, []])
+@walk("version", [1, 2, 3, 4])
+@walk("cited", [None, []])
 def test_citing_nothing_is_fine_in_any_version(version: int, cited: Any) -> None:
     item = {"controls": cited, "rules": [{"decision": "allow", "controls": cited}]}
     assert decide(load(entry(item, version))).controls == ()
 
 
-@pytest.mark.parametrize("cited", [["nowhere"], ["c-one", "nowhere"], [1], [None]])
+@walk("cited", [["nowhere"], ["c-one", "nowhere"], [1], [None]])
 def test_an_unknown_citation_names_those_declared(cited: Any) -> None:
     registry = {"c-one": {"title": "One"}, "c-two": {"title": "Two"}}
     for item in (
@@ -522,7 +519,7 @@ BANDS = {
 }
 
 
-@pytest.mark.parametrize(
+@walk(
     ("amount", "decision", "reason"),
     [
         (0, "allow", "rule[0]"),
@@ -542,7 +539,7 @@ def test_the_first_matching_rule_decides(
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("arguments", [{"amount": "10000"}, {"amount": True}, {"amount": None}, {}])
+@walk("arguments", [{"amount": "10000"}, {"amount": True}, {"amount": None}, {}])
 def test_a_wrong_or_missing_amount_matches_no_band_and_warns_per_rule(
     arguments: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -698,7 +695,7 @@ def test_a_fault_in_a_file_starts_with_its_absolute_path(workplace: Path) -> Non
     assert str(caught.value).startswith(f"{workplace / 'ctrlrun.yaml'}: a: ")
 
 
-@pytest.mark.parametrize("path", [5, b"x", ["ctrlrun.yaml"]])
+@walk("path", [5, b"x", ["ctrlrun.yaml"]])
 def test_a_path_is_a_path(path: Any) -> None:
     with pytest.raises(InvalidArgument):
         Policy.from_file(path)
@@ -722,7 +719,7 @@ def test_the_starter_has_its_hash() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@walk(
     ("name", "arguments", "decision", "effect"),
     [
         ("customer.read", {}, "allow", None),

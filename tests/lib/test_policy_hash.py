@@ -6,7 +6,6 @@ import json
 import random
 from typing import Any
 
-import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from ctrlrun.authority import Authority
 from ctrlrun.canonical import sha256_of
 from ctrlrun.policy import Policy, hash_with_authority
+from tests.cases import walk
 
 WORKED = """
 schema: ctrlrun.policy/v2
@@ -100,7 +100,7 @@ def hash_of(text: str) -> str:
     return Policy.from_yaml(text).policy_hash
 
 
-@pytest.mark.parametrize(("text", "digest"), GOLDEN)
+@walk(("text", "digest"), GOLDEN)
 def test_golden_policy_hashes(text: str, digest: str) -> None:
     assert hash_of(text) == f"sha256:{digest}"
 
@@ -153,7 +153,7 @@ def test_no_grants_is_not_no_authority() -> None:
 # --- what changes it, and what does not ----------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     "change",
     [
         ("schema:", "# a comment\nschema:"),
@@ -193,7 +193,7 @@ def test_a_string_and_a_yaml_time_are_one_expiry() -> None:
     assert hash_of(later) != f"sha256:{GRANTED_HASH}"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("entry", "other"),
     [
         ("decision: allow", "decision: deny"),
@@ -220,9 +220,7 @@ def test_any_other_difference_matters(entry: str, other: str) -> None:
     assert hash_of(text % entry) != hash_of(text % other)
 
 
-@pytest.mark.parametrize(
-    "line", ["mode: observe", "environment: dev", "controls: {}", "controls: {c: {title: T}}"]
-)
+@walk("line", ["mode: observe", "environment: dev", "controls: {}", "controls: {c: {title: T}}"])
 def test_top_level_differences_matter(line: str) -> None:
     text = "schema: ctrlrun.policy/v4\nactions: {}\n"
     assert hash_of(text) != hash_of(text + line)

@@ -14,6 +14,7 @@ import pytest
 
 from ctrlrun import process
 from ctrlrun.process import Life, look, this_process
+from tests.cases import walk
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
@@ -83,7 +84,7 @@ def test_another_process_with_the_same_pid_is_not_it(child: subprocess.Popen[byt
     assert look(child.pid, None) is Life.RUNS  # in doubt, it is
 
 
-@pytest.mark.parametrize("pid", [0, -1, 2**31, 2**70])
+@walk("pid", [0, -1, 2**31, 2**70])
 def test_what_is_no_pid_tells_nothing(pid: int) -> None:
     assert look(pid, "1.00") is Life.UNKNOWN
 

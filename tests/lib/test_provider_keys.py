@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.provider_keys import NAMESPACE, attempt_key_for, idempotency_key_for
+from tests.cases import walk
 
 GOLDEN = [
     (
@@ -40,7 +41,7 @@ GOLDEN = [
 ]
 
 
-@pytest.mark.parametrize(("environment", "key", "effect", "first", "second"), GOLDEN)
+@walk(("environment", "key", "effect", "first", "second"), GOLDEN)
 def test_golden_keys(environment: str, key: str, effect: str, first: str, second: str) -> None:
     """A provider keeps keys for days: one that changes with a version is a second refund."""
     assert idempotency_key_for(environment, key) == effect
@@ -70,7 +71,7 @@ def test_the_page_of_the_format_has_the_namespace_and_the_golden_keys() -> None:
         assert all(key in page for key in keys)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("environment", "key", "attempt"),
     [
         ("", "k", 1),

@@ -22,6 +22,7 @@ from ctrlrun.receipt import (
     iso_timestamp,
     new_receipt_id,
 )
+from tests.cases import walk
 from tests.lib.store_suite.helpers import receipt
 
 KEYS = [
@@ -166,7 +167,7 @@ def test_unknown_keys_and_schemas_are_passed_over() -> None:
     assert Receipt.from_dict(newer).to_json() == FULL.to_json()
 
 
-@pytest.mark.parametrize("key", [key for key in KEYS if key not in OPTIONAL])
+@walk("key", [key for key in KEYS if key not in OPTIONAL])
 def test_a_key_of_the_first_schema_is_required(key: str) -> None:
     document = v1()
     del document[key]
@@ -174,7 +175,7 @@ def test_a_key_of_the_first_schema_is_required(key: str) -> None:
         Receipt.from_dict(document)
 
 
-@pytest.mark.parametrize("key", ["agent", "user"])
+@walk("key", ["agent", "user"])
 def test_a_principal_has_an_agent_and_a_user(key: str) -> None:
     document = v1()
     del document["principal"][key]
@@ -182,7 +183,7 @@ def test_a_principal_has_an_agent_and_a_user(key: str) -> None:
         Receipt.from_dict(document)
 
 
-@pytest.mark.parametrize("key", sorted(OPTIONAL))
+@walk("key", sorted(OPTIONAL))
 def test_a_later_key_is_optional(key: str) -> None:
     document = FULL.to_dict()
     del document[key]
@@ -196,7 +197,7 @@ def test_controls_are_a_list_of_strings() -> None:
             Receipt.from_dict(FULL.to_dict() | {"controls": wrong})
 
 
-@pytest.mark.parametrize(
+@walk(
     "changes",
     [{"result": "undone"}, {"decision": "maybe"}, {"execution": "x"}, {"started_at": "yesterday"}],
 )

@@ -7,8 +7,6 @@ import fcntl
 import json
 import logging
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,11 +17,12 @@ from ctrlrun import sinks
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.receipt import Event, EventType, Receipt
 from ctrlrun.sinks import EventSink, JSONLEventSink, tell
+from tests.cases import walk
+from tests.lib.sqlite_helpers import at_once
 from tests.lib.store_suite.helpers import event, receipt
 
 EVENT = event(event_id=1)
 LINE = len(EVENT.to_json()) + 1
-REPOSITORY = Path(__file__).parents[2]
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -71,7 +70,7 @@ def test_every_sink_hears_in_order() -> None:
     assert isinstance(first, EventSink)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("entry", "facts"),
     [
         (EVENT, ("Listener", "on_event", "ACTION_PROPOSED")),
@@ -93,7 +92,7 @@ def test_a_sink_that_fails_is_logged_and_the_next_one_hears(
     assert "disk on fire" in caplog.text
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
+@walk("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()])
 def test_what_is_no_exception_propagates(error: BaseException) -> None:
     after = Listener()
     with pytest.raises(type(error)):
@@ -179,7 +178,7 @@ def test_a_line_that_was_cut_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
     assert [json.loads(line)["event_id"] for line in others] == [2, 3]
 
 
-@pytest.mark.parametrize("left", [b'{"event_id":1,"ts', "é".encode()[:1], b"\0" * 8])
+@walk("left", [b'{"event_id":1,"ts', "é".encode()[:1], b"\0" * 8])
 def test_a_part_of_a_line_that_others_left_stays_alone(tmp_path: Path, left: bytes) -> None:
     """As a power cut leaves it: also where the first one to write then is not the first process."""
     path = tmp_path / "events.jsonl"
@@ -195,7 +194,7 @@ def test_a_part_of_a_line_that_others_left_stays_alone(tmp_path: Path, left: byt
 # --- rotation ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wrong", [{"max_bytes": 0}, {"max_bytes": -1}, {"max_bytes": True}])
+@walk("wrong", [{"max_bytes": 0}, {"max_bytes": -1}, {"max_bytes": True}])
 def test_limits_are_positive(tmp_path: Path, wrong: dict[str, Any]) -> None:
     for values in (wrong, {"keep": 0}, {"keep": "5"}, {"max_bytes": 1.5}):
         with pytest.raises(InvalidArgument):
@@ -322,43 +321,16 @@ def test_a_file_that_cannot_be_renamed_grows_on(
     assert "events.jsonl" in caplog.text
 
 
-WRITER = """
-import sys
-from ctrlrun.sinks import JSONLEventSink
-from tests.lib.store_suite.helpers import event
-folder, number, count, limit = sys.argv[1:]
-sink = JSONLEventSink(folder, max_bytes=int(limit) or None, keep=1000)
-sys.stdin.read(1)
-for place in range(int(count)):
-    sink.on_event(event(event_id=place, approval_id=number))
-"""
-
-
 def test_many_processes_lose_and_repeat_no_line(tmp_path: Path) -> None:
     processes, count, limit = 6, 150, 12 * LINE
-    # Two of them know nothing of a limit: a command beside agents that rotate.
-    limits = [limit] * 4 + [0] * 2
-    writers = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                WRITER,
-                str(tmp_path),
-                str(number),
-                str(count),
-                str(limits[number]),
-            ],
-            cwd=REPOSITORY,
-            stdin=subprocess.PIPE,
-        )
-        for number in range(processes)
-    ]
-    for writer in writers:
-        assert writer.stdin is not None
-        writer.stdin.write(b"x")
-        writer.stdin.close()
-    assert [writer.wait(60) for writer in writers] == [0] * processes
+
+    def work(number: int) -> None:
+        # Two of them know nothing of a limit: a command beside agents that rotate.
+        sink = JSONLEventSink(tmp_path, max_bytes=limit if number < 4 else None, keep=1000)
+        for place in range(count):
+            sink.on_event(event(event_id=place, approval_id=str(number)))
+
+    assert at_once(processes, work) == [0] * processes
     newest_first = [tmp_path / "events.jsonl"]
     while (earlier := tmp_path / f"events.jsonl.{len(newest_first)}").exists():
         newest_first.append(earlier)

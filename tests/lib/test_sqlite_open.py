@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import stat
 import threading
@@ -26,6 +27,7 @@ from ctrlrun.state import (
     sqlite_make,
     sqlite_session,
 )
+from tests.cases import walk
 from tests.lib import sqlite_helpers as old
 
 quick_folder = pytest.fixture(old.quick_folder)
@@ -92,7 +94,7 @@ def test_both_are_stores_and_a_reader_has_nothing_that_writes(tmp_path: Path) ->
             reader._rows("DELETE FROM effects")
 
 
-@pytest.mark.parametrize("name", ["x#1?a=b.db", "%41.db", "мой магазин.db", "a&mode=ro.db"])
+@walk("name", ["x#1?a=b.db", "%41.db", "мой магазин.db", "a&mode=ro.db"])
 def test_any_name_of_a_file_means_that_file(tmp_path: Path, name: str) -> None:
     with closing(SQLiteStateStore(tmp_path / name)) as store:
         store.reserve_effect("k", "a")
@@ -258,8 +260,8 @@ def test_an_empty_file_stays_empty(opener: str, tmp_path: Path) -> None:
     assert old.contents(tmp_path) == {"state.db": b""}
 
 
-@pytest.mark.parametrize("opener", ["reader", "attached"])
-@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+@walk("opener", ["reader", "attached"])
+@walk("steps", [0, 1, 2, 3])
 def test_a_store_that_is_behind_is_not_brought_on_by_reading(
     opener: str, steps: int, tmp_path: Path
 ) -> None:
@@ -334,7 +336,7 @@ def test_a_disk_that_is_full_at_the_first_open_is_named_and_left_empty(tmp_path:
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("opener", ["store", "answering"])
+@walk("opener", ["store", "answering"])
 def test_a_lock_that_is_never_given_up_says_so_at_open(opener: str, tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     old.make_format(path, 1, wal=False)
@@ -460,40 +462,49 @@ def test_where_links_are_not_to_be_had_a_store_is_made_all_the_same(
 def test_a_kill_at_any_step_of_the_first_open_leaves_nothing_that_stops_the_next(
     quick_folder: Path,
 ) -> None:
-    """Statements, and what is done to files: the child dies before the n-th of them."""
-    killed = 0
-    for number in range(500):
+    """The child dies around each thing that is done to files, each commit, and some statements."""
+    whole = quick_folder / "whole"
+    whole.mkdir()
+    assert old.in_child(partial(dying_create, 10_000, whole / "state.db")) == 0
+    steps = (whole / "steps").read_text().split()
+    assert len(steps) > 60
+    around = [
+        {*FILES, "BEGIN", "COMMIT"} & {*steps[max(0, n - 1) : n + 2]} for n in range(len(steps))
+    ]
+    for number in [n for n, near in enumerate(around) if near or n % 4 == 0]:
         folder = quick_folder / str(number)
         folder.mkdir()
         status = old.in_child(partial(dying_create, number, folder / "state.db"))
+        assert status == -signal.SIGKILL
         left = [item for item in folder.iterdir() if not item.name.startswith(".ctrlrun-")]
         # Whole or not there: never half of a store under its name.
         assert all(len(old.select(item, "SELECT * FROM schema_version")) == 4 for item in left)
         with closing(SQLiteStateStore(folder / "state.db")) as store:
             store.reserve_effect("k", "a")
-        if status == 0:
-            break
-        killed += 1
-    assert killed > 30
+
+
+FILES = ("link", "fsync", "unlink", "open")
 
 
 def dying_create(number: int, path: Path) -> None:
-    steps = iter(range(number))
+    """Make a store, and be killed before the n-th step; or write down what the steps were."""
+    steps: list[str] = []
 
-    def step() -> None:
-        if next(steps, None) is None:
+    def step(what: str) -> None:
+        if len(steps) == number:
             old.kill_self()
+        steps.append(what)
 
     class Dying(sqlite3.Connection):
-        def execute(self, *values: Any) -> sqlite3.Cursor:
-            step()
-            return super().execute(*values)
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            step(sql.split()[0])
+            return super().execute(sql, *values)
 
-    for name in ("link", "fsync", "unlink", "open"):
+    for name in FILES:
         real = getattr(os, name)
 
-        def watched(*values: Any, real: Any = real, **named: Any) -> Any:
-            step()
+        def watched(*values: Any, name: str = name, real: Any = real, **named: Any) -> Any:
+            step(name)
             return real(*values, **named)
 
         setattr(os, name, watched)
@@ -502,3 +513,4 @@ def dying_create(number: int, path: Path) -> None:
         return sqlite3.connect(uri, uri=True, isolation_level=None, factory=Dying)
 
     sqlite_make.create(path, utc_now, connect)
+    path.with_name("steps").write_text(" ".join(steps))

@@ -46,7 +46,7 @@ def contend(
 ONE_WINNER = [0] + [LOST] * (PROCESSES - 1)
 
 
-@pytest.mark.parametrize("round_", range(4))
+@pytest.mark.parametrize("round_", range(2))
 def test_one_of_eight_reserves_a_key(round_: int, path: Path) -> None:
     def call(store: SQLiteStateStore, number: int) -> None:
         store.reserve_effect("k", f"a{number}")
@@ -56,7 +56,7 @@ def test_one_of_eight_reserves_a_key(round_: int, path: Path) -> None:
     assert old.select(path, "SELECT COUNT(*), MAX(attempt) FROM effects") == [(1, 1)]
 
 
-@pytest.mark.parametrize("round_", range(4))
+@pytest.mark.parametrize("round_", range(2))
 def test_one_of_eight_spends_an_approval(round_: int, path: Path) -> None:
     with closing(SQLiteStateStore(path, clock=FakeClock())) as store:
         store.put_approval_request(request(FakeClock()))

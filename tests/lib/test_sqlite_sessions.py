@@ -76,7 +76,7 @@ def test_a_store_that_is_dropped_takes_its_descriptors_along(path: Path) -> None
         reader = SQLiteReader(path)
         assert reader.events()
         del store, reader
-        gc.collect()
+    gc.collect()
     assert old.open_files() == before
 
 

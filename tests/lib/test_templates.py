@@ -18,6 +18,7 @@ from ctrlrun.effect import (
     template_placeholders,
 )
 from ctrlrun.errors import EffectKeyError, InvalidArgument
+from tests.cases import walk
 
 
 def key_of(template: str, *, resource: str | None = None, **arguments: Any) -> str:
@@ -25,7 +26,7 @@ def key_of(template: str, *, resource: str | None = None, **arguments: Any) -> s
     return resolve_effect_key(template, action)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("template", "names"),
     [
         ("refund:nightly", ()),
@@ -40,7 +41,7 @@ def test_names_in_order_with_repeats(template: str, names: tuple[str, ...]) -> N
     assert template_placeholders(template) == names
 
 
-@pytest.mark.parametrize(
+@walk(
     ("template", "character", "position"),
     [
         ("{", "{", 0),
@@ -68,7 +69,7 @@ def test_malformed_templates_name_character_and_position(
     assert f"unexpected {character!r} at position {position}" in message
 
 
-@pytest.mark.parametrize("template", ["", None, 5, b"{a}", ["{a}"], json.loads('"k\\ud800"')])
+@walk("template", ["", None, 5, b"{a}", ["{a}"], json.loads('"k\\ud800"')])
 def test_a_template_is_text_with_something_in_it(template: object) -> None:
     with pytest.raises(InvalidArgument, match="template"):
         template_placeholders(template)
@@ -78,7 +79,7 @@ class Number(int, enum.Enum):
     ONE = 1
 
 
-@pytest.mark.parametrize(
+@walk(
     ("value", "text"),
     [
         ("x", "x"),
@@ -105,7 +106,7 @@ class Odd:
     __hash__ = None  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("value", [None, "", True, False, [], ["x"], {}, {"a": 1}])
+@walk("value", [None, "", True, False, [], ["x"], {}, {"a": 1}])
 def test_other_values_fill_neither(value: Any) -> None:
     with pytest.raises(EffectKeyError, match="'a'"):
         key_of("k:{a}", a=value)
@@ -113,7 +114,7 @@ def test_other_values_fill_neither(value: Any) -> None:
         resolve_resource("k:{a}", {"a": value})
 
 
-@pytest.mark.parametrize("value", [1.5, b"x", Odd()])
+@walk("value", [1.5, b"x", Odd()])
 def test_a_resource_is_filled_before_arguments_are_checked(value: Any) -> None:
     with pytest.raises(InvalidArgument, match="'a'"):
         resolve_resource("k:{a}", {"a": value})
@@ -136,7 +137,7 @@ def test_resource_in_an_effect_is_the_field() -> None:
         key_of("refund:{resource}")
 
 
-@pytest.mark.parametrize("field", [None, "payment:1"])
+@walk("field", [None, "payment:1"])
 def test_resource_in_an_effect_is_never_a_guess(field: str | None) -> None:
     action = Action("n", {"resource": "mine"}, Principal("bot"), resource=field)
     with pytest.raises(EffectKeyError, match="resource"):
@@ -148,7 +149,7 @@ def test_resource_in_a_resource_is_the_argument() -> None:
     assert resolve_resource("r:{resource}", {"resource": "mine"}) == "r:mine"
 
 
-@pytest.mark.parametrize("name", ["name", "agent", "environment", "principal", "user", "action_id"])
+@walk("name", ["name", "agent", "environment", "principal", "user", "action_id"])
 def test_other_fields_of_the_action_are_not_reachable(name: str) -> None:
     with pytest.raises(EffectKeyError):
         key_of(f"k:{{{name}}}")
@@ -156,9 +157,7 @@ def test_other_fields_of_the_action_are_not_reachable(name: str) -> None:
     assert resolve_effect_key(f"k:{{{name}}}", action) == "k:given"
 
 
-@pytest.mark.parametrize(
-    ("template", "adjacent"), [("{a}{b}", True), ("{a}:{b}", False), ("x{a}", False)]
-)
+@walk(("template", "adjacent"), [("{a}{b}", True), ("{a}:{b}", False), ("x{a}", False)])
 def test_placeholders_that_touch_are_noticed(template: str, adjacent: bool) -> None:
     assert has_adjacent_placeholders(template) is adjacent
 

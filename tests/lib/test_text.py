@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ctrlrun.text import cell_width, cut_middle, inert, mixed_scripts, wrapped
+from tests.cases import walk
 from tests.lib.hostile import HOSTILE
 
 any_text = st.text(st.characters())  # surrogates, controls and unassigned ones too
@@ -42,7 +42,7 @@ def unescaped(shown: str, *, ascii_tokens: bool = False) -> str:
     return re.sub(token, character, shown)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("raw", "shown"),
     [
         ("", ""),
@@ -64,12 +64,12 @@ def test_what_is_shown(raw: str, shown: str) -> None:
     assert inert(raw) == shown
 
 
-@pytest.mark.parametrize("raw", ["\u0338x", "\n\u0338x", "\u202e\u0338x"])
+@walk("raw", ["\u0338x", "\n\u0338x", "\u202e\u0338x"])
 def test_a_mark_never_lands_on_what_is_not_of_the_text(raw: str) -> None:
     assert "\u0338" not in inert(raw)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("literal", "meant", "shown"),
     [
         ("␛[31m", "\x1b[31m", "⟨U+241B⟩[31m"),
@@ -101,7 +101,7 @@ def test_text_that_passed_passes_unchanged() -> None:
     assert inert(f"error: {shown}") == "error: a⟨U+241B⟩b"  # put together anew: safe, and visible
 
 
-@pytest.mark.parametrize("raw", HOSTILE)
+@walk("raw", HOSTILE)
 def test_nothing_hostile_gets_through(raw: str) -> None:
     for shown in (inert(raw), inert(raw, ascii_tokens=True)):
         assert all(is_visible(character) for character in shown)
@@ -144,7 +144,7 @@ def test_no_run_of_marks_is_longer_than_two(raw: str) -> None:
 # --- layout --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "width"),
     [("", 0), ("abc", 3), ("東京", 4), ("e\u0301", 1), ("⟨U+009B⟩", 8), ("🙂", 2)],
 )
@@ -152,7 +152,7 @@ def test_cells(text: str, width: int) -> None:
     assert cell_width(text) == width
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "width", "shown"),
     [
         ("refund:txn_1", 12, "refund:txn_1"),
@@ -194,7 +194,7 @@ def test_a_wrapped_text_loses_nothing_and_fits(raw: str, width: int) -> None:
     assert all(cell_width(line) <= width for line in lines)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "width", "lines"),
     [
         ("", 4, ("",)),
@@ -210,7 +210,7 @@ def test_where_a_wrapped_text_breaks(text: str, width: int, lines: tuple[str, ..
 # --- scripts -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "words"),
     [
         ("pay 200 to stripe", ()),

@@ -112,7 +112,7 @@ def new_schema() -> str:
 
 
 _spare: list[str] = []
-_EMPTIED = [
+EMPTIED = [
     "effects",
     "continuations",
     "approvals",
@@ -137,7 +137,7 @@ def give_back(schema: str) -> None:
 
 def empty(schema: str) -> None:
     """Empty a schema's tables, as they are in a new one."""
-    tables = ", ".join(f"{{s}}.{name}" for name in _EMPTIED)
+    tables = ", ".join(f"{{s}}.{name}" for name in EMPTIED)
     run(
         schema,
         f"TRUNCATE {tables} RESTART IDENTITY",

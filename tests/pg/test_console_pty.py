@@ -30,17 +30,14 @@ def asked(control: Control, payment: str) -> str:
     return str(refused.value.request_id)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
-def test_a_request_is_shown_and_answered(
-    schema: str, tmp_path: Path, size: tuple[int, int]
-) -> None:
+def test_a_request_is_shown_and_answered(schema: str, tmp_path: Path) -> None:
     policy = tmp_path / "ctrlrun.yaml"
     policy.write_text(POLICY, "utf-8")
     url = f"{a_url(schema)}&password={PASSWORD}"
     with closing(PostgresStateStore(server_url(), schema=schema)) as store:
         control = Control(Policy.from_file(policy), store)
         arguments = ["--store-url", url, "--as", "ann", "--config", str(policy)]
-        with Terminal(arguments, size=size) as terminal:
+        with Terminal(arguments) as terminal:
             terminal.wait_for("waiting 0")
             request = asked(control, "txn_1")
             terminal.wait_for("EUR 2,000.00")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 
 import ctrlrun
+from ctrlrun.cli import main
 from ctrlrun.clock import utc_now
 from ctrlrun.operator import Desk, ReadingDesk, approve, resolve
 from ctrlrun.operator.feed import Feed
@@ -20,9 +19,10 @@ from ctrlrun.postgres import PostgresStateStore
 from ctrlrun.receipt import verify_chain
 from ctrlrun.state import SQLiteStateStore
 from ctrlrun.state.location import locate
+from tests.cli.helpers import Ended
+from tests.cli.helpers import run as run_program
 from tests.pg.server import a_url, run, server_url
 
-ROOT = Path(__file__).resolve().parents[2]
 POLICY = """
 schema: ctrlrun.policy/v2
 actions:
@@ -98,39 +98,43 @@ def filled(schema: str) -> str:
     return schema
 
 
-def command(schema: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environ = {k: v for k, v in os.environ.items() if not k.startswith("CTRLRUN_")}
-    environ |= {
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tui")]),
-        "CTRLRUN_STORE_URL": a_url(schema),
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "ctrlrun", *arguments],
-        cwd=cwd,
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+Command = Callable[..., Ended]
 
 
-def test_the_commands_read_and_answer(filled: str, tmp_path: Path) -> None:
-    ended = command(filled, "receipts", "--verify-chain", "--json", cwd=tmp_path)
-    assert ended.returncode == 0 and json.loads(ended.stdout)["ok"]
-    ended = command(filled, "effects", "--json", cwd=tmp_path)
-    effects = [json.loads(line) for line in ended.stdout.splitlines()]
+@pytest.fixture
+def command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Runs the program in this process, in an empty folder, on the store of a schema."""
+    monkeypatch.chdir(tmp_path)
+
+    def runs(schema: str, *arguments: str) -> Ended:
+        monkeypatch.setenv("CTRLRUN_STORE_URL", a_url(schema))
+        capsys.readouterr()
+        code = main(arguments)
+        return Ended(code, *capsys.readouterr())
+
+    return runs
+
+
+def test_the_commands_read_and_answer(filled: str, tmp_path: Path, command: Command) -> None:
+    environ = {"CTRLRUN_STORE_URL": a_url(filled)}
+    ended = run_program("receipts", "--verify-chain", "--json", cwd=tmp_path, environ=environ)
+    assert ended.code == 0 and json.loads(ended.out)["ok"]
+    ended = command(filled, "effects", "--json")
+    effects = ended.documents
     assert {effect["effect_key"] for effect in effects} == {"refund:a", "refund:b", "refund:c"}
-    ended = command(filled, "events", "--json", cwd=tmp_path)
-    assert len(ended.stdout.splitlines()) > 10
+    ended = command(filled, "events", "--json")
+    assert len(ended.lines) > 10
     (tmp_path / "ctrlrun.yaml").write_text(POLICY)
-    ended = command(filled, "stats", "--json", cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
+    ended = command(filled, "stats", "--json")
+    assert ended.code == 0, ended.err
     with closing(PostgresStateStore(server_url(), schema=filled)) as store:
         store.reserve_effect("k", "act_1")
         store.begin_execution("k", "act_1")
         store.mark_ambiguous("k", "act_1", "no reply")
-        ended = command(filled, "resolve", "k", "--failed", "--as", "ada", cwd=tmp_path)
-        assert ended.returncode == 0, ended.stderr
+        ended = command(filled, "resolve", "k", "--failed", "--as", "ada")
+        assert ended.code == 0, ended.err
         record = store.get_effect("k")
         assert record is not None and record.resolved_by == "cli:ada"
     assert [path.name for path in tmp_path.iterdir()] == [
@@ -138,30 +142,29 @@ def test_the_commands_read_and_answer(filled: str, tmp_path: Path) -> None:
     ]  # no events file beside anything
 
 
-def test_refusals_are_one_line_each_and_distinct(schema: str, tmp_path: Path) -> None:
-    said = [command("t_absent", "effects", cwd=tmp_path), command(schema, "effects", cwd=tmp_path)]
+def test_refusals_are_one_line_each_and_distinct(schema: str, command: Command) -> None:
+    said = [command("t_absent", "effects"), command(schema, "effects")]
     run(schema, "CREATE TABLE {s}.invoices (id int)")
-    said.append(command(schema, "effects", cwd=tmp_path))
+    said.append(command(schema, "effects"))
     run(schema, "DROP TABLE {s}.invoices")
     with closing(PostgresStateStore(server_url(), schema=schema)):
         pass
     run(schema, "DELETE FROM {s}.schema_version WHERE migration_id LIKE '0004%'")
-    said.append(command(schema, "effects", cwd=tmp_path))
+    said.append(command(schema, "effects"))
     run(schema, "INSERT INTO {s}.schema_version VALUES ('0099_x', 'x', '9')")
-    said.append(command(schema, "effects", cwd=tmp_path))
-    assert [ended.returncode for ended in said] == [1] * 5
-    assert all(ended.stdout == "" and ended.stderr.count("\n") == 1 for ended in said)
+    said.append(command(schema, "effects"))
+    assert [ended.code for ended in said] == [1] * 5
     for ended, words in zip(
         said,
         ["no schema", "no table schema_version", "invoices", "0004_policy", "0099_x"],
         strict=True,
     ):
-        assert words in ended.stderr
-    ended = command(schema, "migrate", cwd=tmp_path)
-    assert ended.returncode == 1 and "0099_x" in ended.stderr
+        assert words in ended.error
+    ended = command(schema, "migrate")
+    assert ended.code == 1 and "0099_x" in ended.err
     run(schema, "DELETE FROM {s}.schema_version WHERE migration_id LIKE '0099%'")
-    ended = command(schema, "migrate", cwd=tmp_path)
-    assert ended.stdout.splitlines() == ["applied 0004_policy_provenance"]
+    ended = command(schema, "migrate")
+    assert ended.lines == ["applied 0004_policy_provenance"]
 
 
 def test_a_feed_follows(filled: str) -> None:

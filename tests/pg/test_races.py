@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -18,28 +20,9 @@ from ctrlrun.errors import ApprovalMismatch, CTRLRunError, DuplicateEffect, Inva
 from ctrlrun.postgres import PostgresStateStore
 from ctrlrun.receipt import verify_chain
 from ctrlrun.state.page import START
+from tests.lib.sqlite_helpers import at_once
 from tests.lib.store_suite.helpers import LEASE, FakeClock, action, event, receipt, request
 from tests.pg.server import server_url
-
-RACER = """
-import sys
-from ctrlrun.errors import CTRLRunError
-from ctrlrun.postgres import PostgresStateStore
-url, schema, name, call, approval, digest = sys.argv[1:]
-store = PostgresStateStore(url, schema=schema)
-print("ready", flush=True)
-sys.stdin.readline()
-for number in range(10):
-    try:
-        if call == "reserve":
-            store.reserve_effect(f"k{number}", name)
-        else:
-            store.consume_approval_and_reserve(f"{approval}{number}", digest, f"k{name}{number}", name)
-        print("won", number, flush=True)
-    except CTRLRunError as error:
-        print(type(error).__name__, getattr(error, "state", getattr(error, "reason", "")), flush=True)
-store.close()
-"""
 
 
 @pytest.fixture
@@ -48,41 +31,41 @@ def store(schema: str) -> Iterator[PostgresStateStore]:
         yield opened
 
 
-@pytest.mark.parametrize(
-    ("call", "loss"),
-    [("reserve", "DuplicateEffect in_progress"), ("consume", "ApprovalMismatch consumed")],
-)
 def test_eight_processes_and_one_winner(
-    store: PostgresStateStore, schema: str, call: str, loss: str
+    store: PostgresStateStore, schema: str, tmp_path: Path
 ) -> None:
     digest = action().action_hash
-    if call == "consume":
-        for number in range(10):
-            asked = request(_now(), f"apr_{number}")
-            store.put_approval_request(asked)
-            store.grant_approval(f"apr_{number}", "cli:ada")
-    racers = [
-        subprocess.Popen(
-            [sys.executable, "-c", RACER, server_url(), schema, f"act_{n}", call, "apr_", digest],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for n in range(8)
-    ]
-    for racer in racers:
-        assert racer.stdout is not None and racer.stdout.readline() == "ready\n"
-    for racer in racers:
-        assert racer.stdin is not None
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    said: Counter[str] = Counter()
-    for racer in racers:
-        out, _ = racer.communicate(timeout=60)
-        assert racer.returncode == 0
-        said.update(out.splitlines())
-    assert {f"won {number}": 1 for number in range(10)} | {loss: 70} == said
-    assert len(store.list_effects()) == 10
+    for number in range(10):
+        store.put_approval_request(request(_now(), f"apr_{number}"))
+        store.grant_approval(f"apr_{number}", "cli:ada")
+    together = multiprocessing.get_context("fork").Barrier(8)
+
+    def race(racer: int) -> None:
+        said, name = [], f"act_{racer}"
+        with closing(PostgresStateStore(server_url(), schema=schema)) as mine:
+            calls: dict[str, Callable[[int], object]] = {
+                "reserve": lambda n: mine.reserve_effect(f"k{n}", name),
+                "consume": lambda n: mine.consume_approval_and_reserve(
+                    f"apr_{n}", digest, f"k{name}{n}", name
+                ),
+            }
+            for call, make in calls.items():
+                together.wait(60)
+                for number in range(10):
+                    try:
+                        make(number)
+                        said.append(f"{call} won {number}")
+                    except (DuplicateEffect, ApprovalMismatch) as error:
+                        why = getattr(error, "state", getattr(error, "reason", ""))
+                        said.append(f"{call} {type(error).__name__} {why}")
+        (tmp_path / name).write_text("\n".join(said))
+
+    assert at_once(8, race) == [0] * 8
+    said = Counter(line for path in tmp_path.iterdir() for line in path.read_text().splitlines())
+    won = {f"{call} won {number}": 1 for call in ("reserve", "consume") for number in range(10)}
+    lost = {"reserve DuplicateEffect in_progress": 70, "consume ApprovalMismatch consumed": 70}
+    assert won | lost == said
+    assert len(store.list_effects()) == 20
 
 
 def _now() -> FakeClock:

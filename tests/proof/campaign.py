@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from ctrlrun.effect import EffectState
@@ -20,10 +19,10 @@ from ctrlrun.errors import AmbiguousEffect, DuplicateEffect
 from ctrlrun.receipt import EventType
 from ctrlrun.state.location import locate
 from ctrlrun.state.protocol import UnitStateStore
+from tests.children import served
 from tests.e2e.history import broken_promises, read_acts
-from tests.proof.roles import Person, Task, open_store
+from tests.proof.roles import Person, Task, live, open_store
 
-ROOT = Path(__file__).parents[2]
 _PATIENCE_S = 60.0
 
 
@@ -68,7 +67,7 @@ class Campaign:
         self.hosts = hosts
         self.urls = urls
         self.choices = random.Random(task.seed)
-        self.running: list[subprocess.Popen[bytes]] = []
+        self.running: list[BaseProcess] = []
         self.kills = 0
         self._born = 0
         self._early = 0
@@ -76,7 +75,7 @@ class Campaign:
         for _ in range(processes):
             self.running.append(self._start(len(self.running)))
 
-    def _start(self, place: int) -> subprocess.Popen[bytes]:
+    def _start(self, place: int) -> BaseProcess:
         """The first place is the person's, the others are agents'."""
         self._born += 1
         task = replace(
@@ -86,22 +85,17 @@ class Campaign:
             host=self.hosts[place % len(self.hosts)],
             seed=self.task.seed * 1_000_003 + self._born,
         )
-        with (self.folder / "stderr").open("ab") as stderr:
-            return subprocess.Popen(
-                task.command(),
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tui")])},
-                stdin=subprocess.DEVNULL,
-                stdout=stderr,
-                stderr=stderr,
-            )
+        child = served().Process(target=live, args=(task, str(self.folder / "stderr")))
+        child.start()
+        return child
 
     def kill(self) -> None:
         """Kill one of them, whatever it does, and start another in its place; never the second."""
         places = [place for place in range(len(self.running)) if place != 1]
         place = self.choices.choice(places)
         self.running[place].kill()
-        assert self.running[place].wait() == -signal.SIGKILL
+        self.running[place].join()
+        assert self.running[place].exitcode == -signal.SIGKILL
         self.running[place] = self._start(place)
         self.kills += 1
 
@@ -154,14 +148,15 @@ class Campaign:
         """Whatever became of the run, nobody of it stays."""
         for child in self.running:
             child.kill()
-            child.wait()
+            child.join()
 
     def end(self, *, receipts_may_lack: bool = False) -> Tally:
         """Let them finish their calls, settle what is open, and judge the history."""
         memory = (self._early, resident(self.running[1].pid))
         (self.folder / "stop").touch()
         for child in self.running:
-            assert child.wait(60) == 0
+            child.join(60)
+            assert child.exitcode == 0
         tally = Tally(kills=self.kills, memory=memory, seconds=time.time() - self.task.began)
         with closing(open_store(self.task.store)) as store:
             tally.unsettled = 0 if self.task.planted else self._settle(store)

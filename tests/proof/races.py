@@ -1,7 +1,7 @@
 """Processes that are let go together, round after round: on one key, one approval, one continuation.
 
 Each makes whole protected calls; what acts is a remote that appends to a file. The processes are
-spawned once, and a barrier lets all of them go at the beginning of each round.
+started once, and a barrier lets all of them go at the beginning of each round.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from ctrlrun.errors import (
 from ctrlrun.receipt import verify_chain
 from ctrlrun.state import UnitStateStore
 from ctrlrun.state.sqlite import SQLiteStateStore
+from tests.children import served
 from tests.e2e.crashes import POLICY, Remote
 
 PROCESSES = 8
@@ -204,11 +205,11 @@ def let_go(
 ) -> list[Call]:
     """Run the race; every call of every process."""
     approvals = prepare(course, kinds, rounds)
-    spawn = multiprocessing.get_context("spawn")
-    barrier = spawn.Barrier(processes)
-    results: multiprocessing.queues.Queue[list[Call]] = spawn.Queue()
+    children = served()
+    barrier = children.Barrier(processes)
+    results: multiprocessing.queues.Queue[list[Call]] = children.Queue()
     racers = [
-        spawn.Process(
+        children.Process(
             target=race, args=(number, course, kinds, rounds, approvals, barrier, results)
         )
         for number in range(processes)

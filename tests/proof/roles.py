@@ -1,24 +1,20 @@
 """The processes of a run: agents that make protected calls, and a person who answers.
 
-    python -m tests.proof.roles TASK_AS_JSON
-
 They end when the file `stop` is in the run's folder, or are killed. How each call ended is a line
 in `ends`; what nobody expects to be raised leaves its traceback in `surprises`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
 import sqlite3
-import sys
 import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -88,10 +84,6 @@ class Task:
     def margin(self) -> timedelta:
         """No act begins with less than this of the lease: for a machine that stands still."""
         return timedelta(seconds=self.lease / 2)
-
-    def command(self) -> list[str]:
-        """The command line of a process that does it."""
-        return [sys.executable, "-m", "tests.proof.roles", json.dumps(asdict(self))]
 
 
 def open_store(url: str) -> UnitStateStore:
@@ -300,6 +292,10 @@ def _note(path: Path, text: str) -> None:
         os.close(descriptor)
 
 
-if __name__ == "__main__":
+def live(task: Task, said: str) -> None:
+    """The life of a process; what it prints goes to a file."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
-    run(Task(**json.loads(sys.argv[1])))
+    output = os.open(said, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    run(task)

@@ -21,7 +21,7 @@ def test_no_act_no_spent_approval_and_no_answer_is_lost(tmp_path: Path) -> None:
 
 
 def test_without_the_sync_before_the_act_some_are_lost(tmp_path: Path) -> None:
-    tally = cuts(tmp_path, 50, "normal")
+    tally = cuts(tmp_path, 25, "normal")
     assert tally.lost > 0
     assert tally.unspent > 0
     assert tally.unanswered > 0

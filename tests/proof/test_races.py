@@ -30,7 +30,7 @@ from tests.proof.races import (
 )
 
 ROUNDS = 3
-PROCESSES = 4
+PROCESSES = 3
 """A few of both: `benchmarks/races.py` runs fifty rounds of eight."""
 
 

@@ -20,6 +20,7 @@ from ctrlrun.authority import (
 )
 from ctrlrun.conditions import parse_conditions
 from ctrlrun.state import InMemoryStateStore, SQLiteStateStore, UnitStateStore
+from tests.lib.sqlite_helpers import new_store
 
 NOW = datetime(2026, 9, 3, 10, 0, tzinfo=UTC)
 LATER = datetime(2027, 1, 1, tzinfo=UTC)
@@ -90,7 +91,7 @@ def memory(*records: DelegationRecord) -> InMemoryStateStore:
 
 
 def sqlite(folder: Path, *records: DelegationRecord) -> SQLiteStateStore:
-    store = SQLiteStateStore(folder / "state.db", durability="normal")
+    store = new_store(folder / "state.db", durability="normal")
     put(store, records)
     return store
 

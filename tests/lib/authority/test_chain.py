@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-import pytest
-
 from ctrlrun.authority import AuthorityResult, DelegationRecord, Grant
+from tests.cases import walk
 from tests.lib.authority.helpers import (
     LATER,
     NOW,
@@ -63,14 +62,14 @@ def judged(
 E = "authority_escalation"
 
 
-@pytest.mark.parametrize("length", [1, 2, 3])
+@walk("length", [1, 2, 3])
 def test_a_chain_that_holds(length: int) -> None:
     result = judged(chain(length))
     assert result.passed
     assert facts(result) == {"grant_id": dlg(length), "delegation_id": dlg(length), "depth": length}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("records", "root", "reason", "more"),
     [
         (chain(2, r1={"parent_id": "gone"}), ROOT, E, {"missing_parent_id": "gone"}),
@@ -129,7 +128,7 @@ def test_what_is_wrong_above(
     assert facts(result) == {"grant_id": last, "delegation_id": last, "depth": depth, **more}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("length", "depth", "exceeded"),
     [(3, 3, None), (3, 2, 3), (3, 1, 2), (3, 0, 2), (2, 1, 2), (1, 0, 1), (1, 1, None)],
 )
@@ -202,8 +201,8 @@ def circle(*numbers: int, **fields: Any) -> list[DelegationRecord]:
     return [record(one, dlg(two), **fields) for one, two in zip(numbers, following, strict=True)]
 
 
-@pytest.mark.parametrize("numbers", [(1,), (1, 2), (1, 2, 3, 4, 5)])
-@pytest.mark.parametrize("depth", [0, 3])
+@walk("numbers", [(1,), (1, 2), (1, 2, 3, 4, 5)])
+@walk("depth", [0, 3])
 def test_a_circle_denies_whatever_else_passes(numbers: tuple[int, ...], depth: int) -> None:
     document = authority(ROOT, grant("a"), depth=depth)
     result = verdict(document, action(), memory(*circle(*numbers)))

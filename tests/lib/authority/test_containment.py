@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-import pytest
-
 from ctrlrun.authority import DIMENSIONS, Grant, contained_dimension, judge_dimensions
+from tests.cases import walk
 from tests.lib.authority.helpers import LATER, TICK, grant
 
 LIMITS: dict[str, Any] = {
@@ -37,7 +36,7 @@ def limits(*without: str, **changes: Any) -> dict[str, Any]:
     return {"constraints": {**kept, **changes}}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("changes", "expected"),
     [
         ({}, None),
@@ -86,7 +85,7 @@ def test_containment(changes: dict[str, Any], expected: str | None) -> None:
     assert contained_dimension(PARENT, child(**changes)) == expected
 
 
-@pytest.mark.parametrize(
+@walk(
     ("user", "expected"),
     [(None, None), ("ana@x", None), ("*", "subject"), ("ana@*", "subject")],
 )
@@ -95,7 +94,7 @@ def test_a_parent_for_any_user_may_name_one(user: str | None, expected: str | No
     assert contained_dimension(parent, child(user=user, actions=("stripe.refund",))) == expected
 
 
-@pytest.mark.parametrize(("user", "fits"), [("cfo@x", True), ("cfo@y", True), ("ceo@x", False)])
+@walk(("user", "fits"), [("cfo@x", True), ("cfo@y", True), ("ceo@x", False)])
 def test_a_parent_for_users_of_a_pattern(user: str, fits: bool) -> None:
     parent = grant(agent="cfo", user="cfo@*")
     assert (contained_dimension(parent, grant(agent="bot", user=user)) is None) is fits
@@ -106,7 +105,7 @@ def test_a_parent_without_limits_takes_any() -> None:
     assert contained_dimension(parent, child()) is None
 
 
-@pytest.mark.parametrize(("limit", "own", "fits"), [(5, 4, True), (5, 5, True), (5, 6, False)])
+@walk(("limit", "own", "fits"), [(5, 4, True), (5, 5, True), (5, 6, False)])
 def test_strict_limits(limit: int, own: int, fits: bool) -> None:
     below = [grant(constraints={"amount_lt": value}) for value in (limit, own)]
     above = [grant(constraints={"amount_gt": value}) for value in (own, limit)]
@@ -131,7 +130,7 @@ def test_each_dimension_is_judged_by_the_same_rule() -> None:
     assert all(item.fits and item.problem is None for item in judge_dimensions(PARENT, child()))
 
 
-@pytest.mark.parametrize("dimension", DIMENSIONS)
+@walk("dimension", DIMENSIONS)
 def test_one_wider_dimension_leaves_the_others(dimension: str) -> None:
     wider: dict[str, dict[str, Any]] = {
         "subject": {"agent": "*"},

@@ -29,6 +29,7 @@ from ctrlrun.errors import (
     IdentityError,
     InvalidArgument,
 )
+from tests.cases import walk
 from tests.lib.authority.helpers import (
     NOW,
     TICK,
@@ -109,7 +110,7 @@ def test_what_was_planned_covers_once_it_is_stored() -> None:
     assert beneath.depth == 1
 
 
-@pytest.mark.parametrize("offset", [0, 2, -11])
+@walk("offset", [0, 2, -11])
 def test_a_time_of_any_offset_is_recorded_in_utc(offset: int) -> None:
     now = NOW.astimezone(timezone(timedelta(hours=offset)))
     assert plan(now=now).to_record().created_at.isoformat() == NOW.isoformat()
@@ -124,8 +125,8 @@ LEAF = part(agent="leaf")
 REVOKED: dict[str, Any] = {"revoked_at": NOW, "revoked_by": "x"}
 
 
-@pytest.mark.parametrize("kind", [memory, PlainStore])
-@pytest.mark.parametrize(
+@walk("kind", [memory, PlainStore])
+@walk(
     ("rows", "reason"),
     [
         ([mid()], None),
@@ -162,7 +163,7 @@ def test_what_may_be_handed_on_from_a_delegation(
     assert (error.reason, error.parent_id, error.dimension) == (reason, dlg(1), None)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("root", "by", "reason"),
     [
         (parent_grant(delegable=False), HEAD, PARENT_NOT_DELEGABLE),
@@ -177,7 +178,7 @@ def test_what_may_be_handed_on_from_a_grant(root: Grant, by: Principal, reason: 
     assert (error.reason, error.parent_id) == (reason, "root")
 
 
-@pytest.mark.parametrize(("depth", "allowed"), [(0, False), (1, False), (2, True), (3, True)])
+@walk(("depth", "allowed"), [(0, False), (1, False), (2, True), (3, True)])
 def test_the_depth_is_walked_and_not_read(depth: int, allowed: bool) -> None:
     store, document = memory(mid(depth=77)), authority(ROOT, depth=depth)
     if allowed:
@@ -191,7 +192,7 @@ def test_depth_zero_hands_nothing_on() -> None:
     assert refusal(document=authority(ROOT, depth=0)).reason == MAX_DEPTH
 
 
-@pytest.mark.parametrize(
+@walk(
     ("changes", "dimension"),
     [
         ({"agent": "bot-*"}, "subject"),
@@ -238,7 +239,7 @@ def test_a_grant_with_an_id_comes_before_the_parent() -> None:
         plan(parent_id="gone", made=grant("named"))
 
 
-@pytest.mark.parametrize(
+@walk(
     "changes",
     [{"by": "head"}, {"parent_id": 5}, {"made": {"actions": []}}, {"now": datetime(2030, 1, 1)}],
 )
@@ -278,7 +279,7 @@ def test_no_grant_can_be_built_that_a_store_would_not_give_back() -> None:
 # --- taking back ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [memory, PlainStore])
+@walk("kind", [memory, PlainStore])
 def test_a_revocation_is_planned_on_what_stands(kind: Any) -> None:
     document, store = authority(ROOT), kind(mid())
     found = document.plan_revocation(dlg(1), by="cli:local", store=store, now=NOW)
@@ -293,20 +294,20 @@ def test_a_revoked_one_is_told_as_it_is() -> None:
     assert (found.is_revoked, found.revoked_by) == (True, "x")
 
 
-@pytest.mark.parametrize("delegation_id", ["root", "gone", dlg(2)])
+@walk("delegation_id", ["root", "gone", dlg(2)])
 def test_only_delegations_can_be_taken_back(delegation_id: str) -> None:
     with pytest.raises(InvalidArgument, match=delegation_id):
         authority(ROOT).plan_revocation(delegation_id, by="x", store=memory(mid()), now=NOW)
 
 
-@pytest.mark.parametrize("kind", [memory, PlainStore])
+@walk("kind", [memory, PlainStore])
 def test_a_row_that_nobody_can_read_is_named(kind: Any) -> None:
     with pytest.raises(DamagedRow) as caught:
         authority(ROOT).plan_revocation(dlg(1), by="x", store=kind(mid(grant_json="")), now=NOW)
     assert caught.value.row_id == dlg(1)
 
 
-@pytest.mark.parametrize("by", ["", "  ", 5])
+@walk("by", ["", "  ", 5])
 def test_whoever_takes_back_has_a_name_or_none(by: Any) -> None:
     with pytest.raises(InvalidArgument, match="by"):
         authority(ROOT).plan_revocation(dlg(1), by=by, store=memory(mid()), now=NOW)

@@ -26,6 +26,7 @@ from ctrlrun.conditions import Condition
 from ctrlrun.documents import read_document
 from ctrlrun.errors import InvalidArgument, PolicyError
 from ctrlrun.policy import Policy
+from tests.cases import walk
 
 MINIMAL: dict[str, Any] = {"id": "g", "subject": {"agent": "bot"}, "actions": ["a.b"]}
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -58,7 +59,7 @@ def test_no_grants_is_a_section() -> None:
     assert authority.source == "file.yaml"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("section", "says"),
     [
         (None, "mapping"),
@@ -131,13 +132,13 @@ def test_a_full_grant() -> None:
     }
 
 
-@pytest.mark.parametrize("key", ["id", "subject", "actions"])
+@walk("key", ["id", "subject", "actions"])
 def test_required_keys(key: str) -> None:
     message = refusal({"grants": [MINIMAL, {k: v for k, v in MINIMAL.items() if k != key}]})
     assert f"grants[1]: {key} is missing" in message
 
 
-@pytest.mark.parametrize(
+@walk(
     "key",
     [*MINIMAL, "resources", "constraints", "environments", "expires_at", "delegable"],
 )
@@ -147,7 +148,7 @@ def test_null_is_never_a_value(key: str) -> None:
     assert key in message
 
 
-@pytest.mark.parametrize(
+@walk(
     ("keys", "says"),
     [
         ({"decision": "allow"}, "'decision'"),
@@ -202,12 +203,12 @@ def test_what_a_grant_refuses(keys: dict[str, Any], says: str) -> None:
     assert says in message
 
 
-@pytest.mark.parametrize("item", [None, "g", []])
+@walk("item", [None, "g", []])
 def test_a_grant_is_a_mapping(item: Any) -> None:
     assert "grants[0]" in refusal({"grants": [item]})
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "moment"),
     [
         ("2030-01-01T12:00:00Z", NOON),
@@ -222,7 +223,7 @@ def test_times_with_an_offset(text: str, moment: datetime) -> None:
     assert grant(expires_at=value).expires_at == moment
 
 
-@pytest.mark.parametrize("text", ["2030-01-01", "2030-01-01T12:00:00", "2030-01-01 12:00:00"])
+@walk("text", ["2030-01-01", "2030-01-01T12:00:00", "2030-01-01 12:00:00"])
 def test_yaml_times_without_an_offset_are_refused(text: str) -> None:
     value = read_document(f"v: {text}", source="file.yaml")["v"]
     assert "offset" in refusal({"grants": [{**MINIMAL, "expires_at": value}]})
@@ -240,7 +241,7 @@ def test_a_star_in_an_environment_is_no_wildcard_and_warned_about(
 # --- patterns ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     "pattern",
     [
         "a",
@@ -264,7 +265,7 @@ def test_well_formed_patterns(pattern: str) -> None:
     assert validate_pattern(swapped, separator=RESOURCE_SEPARATOR, where="here") == swapped
 
 
-@pytest.mark.parametrize(
+@walk(
     "pattern",
     [
         "",
@@ -294,7 +295,7 @@ def test_malformed_patterns(pattern: Any) -> None:
         validate_pattern(pattern, separator=ACTION_SEPARATOR, where="here")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("pattern", "well_formed"),
     [
         ("acme.bot:1", True),
@@ -321,7 +322,7 @@ def test_a_subject_is_one_segment(pattern: str, well_formed: bool) -> None:
 LIMIT = Condition("amount_lte", "amount", "lte", 5)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("fields", "says"),
     [
         ({"id": None}, "id"),
@@ -360,7 +361,7 @@ def test_a_grant_built_by_hand_is_checked_alike(fields: dict[str, Any], says: st
         Grant(**{"id": "g", "subject": BOT, "actions": ("a.b",), **fields})
 
 
-@pytest.mark.parametrize("grant_id", ["", "dlg_0123", "g.1"])
+@walk("grant_id", ["", "dlg_0123", "g.1"])
 def test_ids_that_a_program_may_give(grant_id: str) -> None:
     assert Grant(grant_id, BOT, ("a",)).id == grant_id
 
@@ -381,7 +382,7 @@ def test_a_subject_needs_somebody() -> None:
         Subject()
 
 
-@pytest.mark.parametrize(
+@walk(
     ("grants", "depth"),
     [
         ({}, -1),
@@ -431,8 +432,8 @@ authority:
 WITH_POLICY = DOCUMENT + "actions: {a.b: {decision: allow}}\nmode: observe\n"
 
 
-@pytest.mark.parametrize("schema", ["v3", "v4"])
-@pytest.mark.parametrize("standalone", [True, False])
+@walk("schema", ["v3", "v4"])
+@walk("standalone", [True, False])
 def test_a_document_of_grants(schema: str, standalone: bool) -> None:
     text = DOCUMENT.replace("v3", schema)
     authority = Authority.from_yaml(text, source="grants.yaml", standalone=standalone)
@@ -451,8 +452,8 @@ def test_a_section_reads_alike_in_a_policy_and_beside_it() -> None:
     assert authority_form(inline) == authority_form(Authority.from_yaml(DOCUMENT, standalone=True))
 
 
-@pytest.mark.parametrize("standalone", [True, False])
-@pytest.mark.parametrize(
+@walk("standalone", [True, False])
+@walk(
     ("text", "says"),
     [
         (DOCUMENT.replace("v3", "v1"), "authority needs schema ctrlrun.policy/v3"),

@@ -10,6 +10,7 @@ import pytest
 
 from ctrlrun.authority import Authority
 from ctrlrun.errors import InvalidArgument
+from tests.cases import walk
 from tests.lib.authority.helpers import (
     NOW,
     TICK,
@@ -45,7 +46,7 @@ DANA: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@walk(
     ("changes", "reason"),
     [
         ({}, "authority_grant"),
@@ -86,7 +87,7 @@ def test_an_argument_of_the_wrong_type_is_named(caplog: pytest.LogCaptureFixture
     assert "'amount'" in warning.getMessage()
 
 
-@pytest.mark.parametrize(
+@walk(
     ("asked", "now", "reason", "grant_id"),
     [
         (action("crm.read", agent="read-1"), NOW, "authority_grant", "reader"),
@@ -114,7 +115,7 @@ def test_no_grants_cover_nothing() -> None:
     assert verdict(authority(), action()).reason == "no_authority"
 
 
-@pytest.mark.parametrize("turn", [1, -1])
+@walk("turn", [1, -1])
 def test_the_lowest_id_that_passes_is_reported_whatever_the_order(turn: int) -> None:
     grants = [grant(name) for name in ("b", "B", "a")][::turn]
     assert verdict(authority(*grants), action()).grant_id == "B"
@@ -128,7 +129,7 @@ def test_one_that_passes_is_enough() -> None:
 PAST = NOW - TICK
 
 
-@pytest.mark.parametrize(
+@walk(
     ("present", "reason", "grant_id"),
     [
         (["escalation", "revoked", "expired", "constraint"], "authority_escalation", dlg(4)),

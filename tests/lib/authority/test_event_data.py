@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ctrlrun.authority import AuthorityResult
+from tests.cases import walk
 from tests.lib.authority.helpers import dlg
 
 D = {"grant_id": dlg(1), "delegation_id": dlg(1), "depth": 2}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("result", "data"),
     [
         (AuthorityResult(True, "authority_grant", "g"), {"grant_id": "g"}),

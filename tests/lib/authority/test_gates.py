@@ -8,6 +8,7 @@ import pytest
 
 from ctrlrun.authority import gates
 from ctrlrun.authority.gates import MANY, Gates
+from tests.cases import walk
 from tests.lib.authority.helpers import (
     action,
     authority,
@@ -28,7 +29,7 @@ GRANTS = {
 }
 
 
-@pytest.mark.parametrize("arguments", [{}, {"m": 1}, *({"n": value} for value in VALUES)])
+@walk("arguments", [{}, {"m": 1}, *({"n": value} for value in VALUES)])
 def test_one_gate_lets_pass_what_its_limit_lets_pass(arguments: dict[str, Any]) -> None:
     found = Gates()
     for name, made in GRANTS.items():
@@ -53,7 +54,7 @@ def test_an_equality_is_the_gate_before_a_number_and_the_rest_is_open() -> None:
     assert found.passed_by({"n": 1, "kind": "b"}) == {"open", "list"}
 
 
-@pytest.mark.parametrize("constraints", [{}, {"n_lte": 5}, {"n_eq": 5}])
+@walk("constraints", [{}, {"n_lte": 5}, {"n_eq": 5}])
 def test_too_many_are_no_answer(constraints: dict[str, Any]) -> None:
     found = Gates()
     for number in range(MANY + 1):

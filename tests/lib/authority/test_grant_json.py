@@ -18,6 +18,7 @@ from ctrlrun.authority import (
 )
 from ctrlrun.clock import counted_ids
 from ctrlrun.errors import CTRLRunError, InvalidArgument, PolicyError
+from tests.cases import walk
 from tests.lib.authority.helpers import dlg, grant, text
 
 GOLDEN = (
@@ -55,7 +56,7 @@ def test_nested_operands_read_back() -> None:
     )
 
 
-@pytest.mark.parametrize("key", ["resources", "environments", "expires_at", "delegable"])
+@walk("key", ["resources", "environments", "expires_at", "delegable"])
 def test_what_another_program_may_leave_out(key: str) -> None:
     changes: dict[str, Any] = {"delegable": False} if key == "expires_at" else {}
     left_out = grant_from_json(text(**{**changes, key: ...}), delegation_id=dlg(1))
@@ -121,14 +122,14 @@ NOT_GRANTS = [
 ]
 
 
-@pytest.mark.parametrize("stored", [*(text(**changes) for changes in UNREADABLE), *NOT_GRANTS])
+@walk("stored", [*(text(**changes) for changes in UNREADABLE), *NOT_GRANTS])
 def test_what_is_no_grant_is_refused_by_name(stored: str) -> None:
     with pytest.raises(InvalidArgument, match=dlg(1)) as caught:
         grant_from_json(stored, delegation_id=dlg(1))
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("stored", [None, 5, b"{}"])
+@walk("stored", [None, 5, b"{}"])
 def test_what_is_no_text_is_refused(stored: Any) -> None:
     with pytest.raises(InvalidArgument):
         grant_from_json(stored, delegation_id=dlg(1))
@@ -158,13 +159,13 @@ def test_a_grant_is_read_without_an_id() -> None:
     assert json.loads(grant_to_json(made))["constraints"] == {"amount_lte": 5}
 
 
-@pytest.mark.parametrize("value", ["x", "null", "", "dlg_1"])
+@walk("value", ["x", "null", "", "dlg_1"])
 def test_an_id_is_assigned_and_not_brought(value: str) -> None:
     with pytest.raises(PolicyError, match=r"^grant\.yaml: .*assigned"):
         grant_from_yaml(f"id: {value}\n{YAML}", source="grant.yaml")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("document", "says"),
     [
         ("actions: [a]", "subject is missing"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -15,11 +14,12 @@ from ctrlrun.authority import (
     matches,
     validate_pattern,
 )
+from tests.cases import walk
 
 ACTION, RESOURCE, SUBJECT = ACTION_SEPARATOR, RESOURCE_SEPARATOR, None
 
 
-@pytest.mark.parametrize(
+@walk(
     ("separator", "pattern", "value", "expected"),
     [
         (ACTION, "stripe.*", "stripe.refund", True),
@@ -56,7 +56,7 @@ def test_matches(separator: str | None, pattern: str, value: str, expected: bool
     assert matches(pattern, value, separator=separator) is expected
 
 
-@pytest.mark.parametrize(
+@walk(
     ("parent", "child", "expected"),
     [
         ("**", "a.b.**", True),

@@ -200,7 +200,7 @@ def is_chain(line: list[Grant]) -> bool:
     return all(contained_dimension(parent, child) is None for parent, child in pairwise(line))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(families())
 def test_what_is_contained_permits_nothing_more(
     family: tuple[list[Grant], Action, datetime],
@@ -237,7 +237,7 @@ def test_the_examples_are_worth_it() -> None:
     assert deep >= 15, seen
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(families())
 def test_the_whole_room_keeps_what_the_rule_promises(
     family: tuple[list[Grant], Action, datetime],
@@ -264,7 +264,7 @@ def test_the_whole_room_keeps_what_the_rule_promises(
         assert all(permits(grant, action, now) for grant in above)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(families())
 def test_containment_is_reflexive_and_transitive(
     family: tuple[list[Grant], Action, datetime],

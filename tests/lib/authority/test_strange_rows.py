@@ -17,6 +17,7 @@ from ctrlrun.clock import column_timestamp, iso_timestamp
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.operator import revoke
 from ctrlrun.state import SQLiteStateStore
+from tests.cases import walk
 from tests.lib.authority.helpers import NOW, action, authority, dlg, parent_grant, text
 
 MANY = 400
@@ -108,7 +109,7 @@ STRANGE = [
 ]
 
 
-@pytest.mark.parametrize(("id_sql", "shown"), STRANGE)
+@walk(("id_sql", "shown"), STRANGE)
 def test_a_row_whose_id_is_no_id_is_taken_back_by_what_the_refusal_calls_it(
     tmp_path: Path, id_sql: str, shown: str
 ) -> None:
@@ -139,7 +140,7 @@ def test_an_empty_id_that_no_row_has_is_unknown(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize(
+@walk(
     ("moment", "shown"),
     [
         ("9999-12-31T23:59:59-23:59", "9999-12-31T23:59:59.999Z"),

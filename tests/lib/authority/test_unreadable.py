@@ -12,6 +12,7 @@ import pytest
 from ctrlrun.authority import DelegationReader, DelegationRecord
 from ctrlrun.errors import DamagedRow
 from ctrlrun.state import SQLiteReader, SQLiteStateStore
+from tests.cases import walk
 from tests.lib.authority.helpers import (
     NOW,
     PlainStore,
@@ -32,8 +33,8 @@ from tests.lib.authority.test_grant_json import NOT_GRANTS, UNREADABLE
 DOCUMENT = authority(grant("a"), parent_grant())
 
 
-@pytest.mark.parametrize("kind", [memory, PlainStore])
-@pytest.mark.parametrize("stored", [*(text(**changes) for changes in UNREADABLE), *NOT_GRANTS])
+@walk("kind", [memory, PlainStore])
+@walk("stored", [*(text(**changes) for changes in UNREADABLE), *NOT_GRANTS])
 def test_one_grant_that_cannot_be_read_denies_everything(kind: Any, stored: str) -> None:
     store = kind(record(2), record(1, grant_json=stored))
     for asked in (action(), action("crm.read", agent="somebody else")):
@@ -42,7 +43,7 @@ def test_one_grant_that_cannot_be_read_denies_everything(kind: Any, stored: str)
         assert facts(result) == {"delegation_id": dlg(1)}
 
 
-@pytest.mark.parametrize(
+@walk(
     "fields",
     [
         {"delegation_id": "dlg_1"},
@@ -55,7 +56,7 @@ def test_one_grant_that_cannot_be_read_denies_everything(kind: Any, stored: str)
         {"created_by_agent": " "},
     ],
 )
-@pytest.mark.parametrize("kind", [memory, PlainStore])
+@walk("kind", [memory, PlainStore])
 def test_columns_that_nobody_writes_like_that(kind: Any, fields: dict[str, Any]) -> None:
     item = record(1, **fields)
     result = verdict(DOCUMENT, action(), kind(item))
@@ -63,7 +64,7 @@ def test_columns_that_nobody_writes_like_that(kind: Any, fields: dict[str, Any])
     assert facts(result) == {"delegation_id": item.delegation_id}
 
 
-@pytest.mark.parametrize("kind", [memory, PlainStore])
+@walk("kind", [memory, PlainStore])
 def test_the_lowest_id_is_named_and_a_revoked_row_is_ignored(kind: Any) -> None:
     rows = [record(number, grant_json="{}") for number in (3, 2)]
     gone = record(1, grant_json="{}", revoked_at=NOW, revoked_by="cli:local")
@@ -112,7 +113,7 @@ DAMAGE = [
 ]
 
 
-@pytest.mark.parametrize(("column", "value"), DAMAGE)
+@walk(("column", "value"), DAMAGE)
 def test_damage_by_another_program_counts_at_the_next_call(
     column: str, value: Any, tmp_path: Path
 ) -> None:

@@ -7,8 +7,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import pytest
-
 from ctrlrun.action import Action
 from ctrlrun.approval import Approval, ApprovalRecord, ApprovalRequest
 from ctrlrun.authority import DelegationRecord
@@ -19,6 +17,7 @@ from ctrlrun.errors import ActionDenied, DuplicateEffect, InvalidArgument
 from ctrlrun.receipt import GENESIS_HASH, Event, Receipt
 from ctrlrun.state import HeldContinuation, InMemoryStateStore, StateStore
 from ctrlrun.state.verdicts import Verdict
+from tests.cases import walk
 
 Store = InMemoryStateStore
 
@@ -224,7 +223,7 @@ class Backend(InMemoryBackend):
         return self._store(clock=clock)
 
 
-@pytest.mark.parametrize("store", FAULTS, ids=lambda store: store.__name__)
+@walk("store", FAULTS)
 def test_a_case_sees_it(store: type[Store]) -> None:
     failed = {case.id: case.reason for case in run(Backend(store)).cases if case.status == "fail"}
     assert FAULTS[store] in failed, failed

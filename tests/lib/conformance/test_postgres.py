@@ -11,6 +11,7 @@ from ctrlrun.conformance.store import StoreBackend, run
 from ctrlrun.conformance.store.backends import PostgresBackend, store_from_url
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.postgres import PostgresStateStore
+from tests.cases import walk
 from tests.pg.server import server_url
 
 
@@ -25,6 +26,7 @@ def schemas(backend: PostgresBackend) -> list[str]:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("forked_contenders")
 def test_postgres_gets_full_marks() -> None:
     backend = PostgresBackend(server_url())
     report = run(backend, processes=4)
@@ -53,9 +55,7 @@ def test_a_schema_is_its_own_until_it_is_reset() -> None:
     assert backend.url() != url
 
 
-@pytest.mark.parametrize(
-    "url", ["", "host=here dbname=there", "sqlite://x", "redis://ada:secret@h"]
-)
+@walk("url", ["", "host=here dbname=there", "sqlite://x", "redis://ada:secret@h"])
 def test_a_database_is_named_by_a_url(url: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument) as caught:
         PostgresBackend(url)

@@ -34,6 +34,7 @@ from ctrlrun.conformance.store.fixtures import FIXTURES
 from ctrlrun.effect import DEFAULT_LEASE, Reservation
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.state import InMemoryStateStore, SQLiteStateStore, StateStore
+from tests.cases import walk
 
 NO_OTHER_PROCESS = "this backend's storage cannot be opened from another process"
 NO_OTHER_LIFE = "this backend's storage does not outlive the object that holds it"
@@ -107,6 +108,7 @@ def test_the_cases_are_these() -> None:
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.usefixtures("forked_contenders")
 def test_sqlite_gets_full_marks(tmp_path: Path) -> None:
     report = run(SQLiteBackend(tmp_path))
     assert report.to_text() == SQLITE_TEXT
@@ -122,6 +124,11 @@ def test_sqlite_gets_full_marks(tmp_path: Path) -> None:
         "no-not-executed": {"refusals": 13},
     }
     assert list(tmp_path.iterdir()) == []
+
+
+def test_contenders_are_interpreters_of_their_own(tmp_path: Path) -> None:
+    (result,) = run(SQLiteBackend(tmp_path), only=["answered-once"], processes=2).cases
+    assert (result.status, result.reason) == (SuiteStatus.PASS, None)
 
 
 def test_memory_gets_what_there_is() -> None:
@@ -188,7 +195,7 @@ def test_only_runs_in_the_order_of_the_suites() -> None:
     assert [suite.name for suite in report.suites] == ["approval", "delegation"]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("arguments", "words"),
     [
         ({"only": ["binding", "no-such-case"]}, "no-such-case"),
@@ -208,7 +215,7 @@ def test_what_cannot_be_run_touches_nothing(arguments: dict[str, Any], words: st
 # --- broken stores -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FIXTURES)
+@walk("name", FIXTURES)
 def test_a_broken_store_fails_its_case_for_its_reason_and_no_other(
     name: str, tmp_path: Path
 ) -> None:
@@ -289,7 +296,7 @@ class Interrupted(InMemoryStateStore):
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("case", ["retry-table", "e1-in-process"])
+@walk("case", ["retry-table", "e1-in-process"])
 def test_an_interrupt_propagates_and_leaves_the_storage_reset(case: str) -> None:
     backend = Counted(Interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -477,7 +484,7 @@ FAIL = case(SuiteStatus.FAIL, "broken")
 NOTHING = case(SuiteStatus.NOT_APPLICABLE, "nothing there")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("cases", "status", "reason"),
     [
         ((PASS, PASS), SuiteStatus.PASS, None),
@@ -496,7 +503,7 @@ def test_what_a_suite_comes_to(
     assert report.ok is (status is SuiteStatus.PASS)
 
 
-@pytest.mark.parametrize("status", [SuiteStatus.FAIL, SuiteStatus.NOT_APPLICABLE])
+@walk("status", [SuiteStatus.FAIL, SuiteStatus.NOT_APPLICABLE])
 def test_a_case_that_did_not_pass_says_why(status: SuiteStatus) -> None:
     with pytest.raises(ValueError, match="without a reason"):
         case(status)

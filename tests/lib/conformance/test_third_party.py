@@ -15,7 +15,10 @@ import pytest
 
 from ctrlrun.conformance.store import StoreBackend, SuiteStatus, run
 from ctrlrun.state import StateStore, UnitStateStore
+from tests.cases import walk
 from tests.lib.conformance.json_store import SCHEME, JSONFileBackend, JSONFileStore
+
+pytestmark = pytest.mark.usefixtures("forked_contenders")
 
 
 @pytest.mark.timeout(300)
@@ -58,7 +61,7 @@ class UnlockedElsewhere(JSONFileBackend):
         return f"{__name__}:open_unlocked"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("case", "words"),
     [
         ("e1-cross-process", "(had reserved|2 of 2 won)"),
@@ -137,7 +140,7 @@ def open_or_die(url: str) -> StateStore:
     return JSONFileStore(Path(path))
 
 
-@pytest.mark.parametrize(
+@walk(
     ("kind", "case", "words"),
     [
         (Volatile, "ambiguous-survives", ["reopen() is None", "two independent handles"]),

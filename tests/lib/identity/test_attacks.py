@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ctrlrun.errors import IdentityError
 from ctrlrun.identity import IdentityContext
+from tests.cases import walk
 
 from .helpers import (
     ABSENT,
@@ -442,7 +443,7 @@ CLAIMS = [
 ATTACKS = [*SCHEME, *FORM, *ALGORITHM, *HEADER, *SIGNATURE, *CLAIMS]
 
 
-@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+@walk("attack", ATTACKS)
 def test_an_attack_is_refused_and_the_same_without_it_is_not(
     attack: Attack, caplog: pytest.LogCaptureFixture
 ) -> None:

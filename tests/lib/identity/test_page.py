@@ -7,13 +7,12 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
-
 from ctrlrun import HeaderIdentityProvider, IdentityContext, StaticIdentityProvider
 from ctrlrun.clock import utc_now
 from ctrlrun.jwt_identity import JWTIdentityProvider
 from ctrlrun.jwt_identity.https import MAX_BODY
 from ctrlrun.jwt_identity.token import MAX_TOKEN
+from tests.cases import walk
 
 PAGE = (Path(__file__).parents[3] / "docs" / "identity.md").read_text("utf-8")
 
@@ -32,7 +31,7 @@ def test_the_table_has_every_setting_in_order_with_its_default() -> None:
     assert table == [(setting.name, as_written(setting.default)) for setting in settings]
 
 
-@pytest.mark.parametrize("kind", [IdentityContext, StaticIdentityProvider, HeaderIdentityProvider])
+@walk("kind", [IdentityContext, StaticIdentityProvider, HeaderIdentityProvider])
 def test_what_the_others_take_is_as_written(kind: type) -> None:
     found = re.search(rf"`{kind.__name__}\(([^`]*)\)`", PAGE)
     assert found is not None

@@ -16,6 +16,7 @@ from ctrlrun import (
     Principal,
     StaticIdentityProvider,
 )
+from tests.cases import walk
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -27,7 +28,7 @@ def context(headers: dict[str, str] | None = None, **more: Any) -> IdentityConte
 # --- the context ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     ("headers", "name", "value"),
     [
         ({"X-Agent": "bot"}, "x-agent", "bot"),
@@ -69,9 +70,7 @@ def test_a_context_is_a_snapshot_that_shows_no_credentials() -> None:
     assert (dict(plain.headers), plain.agent, plain.user) == ({}, None, None)
 
 
-@pytest.mark.parametrize(
-    "headers", [None, "X-Agent: bot", [("X-Agent", "bot")], {"X": 1}, {1: "x"}]
-)
+@walk("headers", [None, "X-Agent: bot", [("X-Agent", "bot")], {"X": 1}, {1: "x"}])
 def test_headers_are_a_mapping_of_text_to_text(headers: Any) -> None:
     with pytest.raises(InvalidArgument, match="headers must"):
         IdentityContext("a.b", "production", headers)
@@ -101,7 +100,7 @@ def test_a_static_provider_answers_the_one_principal() -> None:
     assert StaticIdentityProvider("bot").resolve(context()) == Principal("bot")
 
 
-@pytest.mark.parametrize(
+@walk(
     "wrong",
     [{"agent": " "}, {"agent": 5}, {"claims": {"rate": 0.5}}, {"expires_at": datetime(2030, 1, 1)}],
 )
@@ -113,7 +112,7 @@ def test_a_static_principal_is_checked_when_made(wrong: dict[str, Any]) -> None:
 # --- headers -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     ("headers", "expected"),
     [
         ({"x-agent": " bot ", "X-USER": "dana"}, Principal("bot", "dana", issuer="proxy")),
@@ -140,7 +139,7 @@ def test_a_value_that_is_no_name_is_refused() -> None:
         provider.resolve(context({"X-Agent": "bot\ud800"}))
 
 
-@pytest.mark.parametrize(
+@walk(
     "wrong",
     [
         {"agent_header": ""},
@@ -159,13 +158,12 @@ def test_names_of_headers_are_checked_when_made(wrong: dict[str, Any]) -> None:
 # --- warnings ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     ("make", "named"),
     [
         (lambda: StaticIdentityProvider("bot\x1b[2J"), "agent bot␛[2J"),
         (lambda: HeaderIdentityProvider("X-Agent\x1b[2J", "X-User"), "header X-Agent␛[2J"),
     ],
-    ids=["static", "header"],
 )
 def test_a_provider_that_believes_says_so_once(
     make: Any, named: str, caplog: pytest.LogCaptureFixture

@@ -14,6 +14,7 @@ from cryptography import x509
 
 from ctrlrun.errors import CTRLRunError, InvalidArgument, MissingDependency
 from ctrlrun.jwt_identity import JWTIdentityProvider
+from tests.cases import walk
 
 from .helpers import (
     SECRET,
@@ -39,7 +40,7 @@ def certificate() -> str:
 # --- names that have to be said ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("missing", ["algorithms", "issuer", "audience", "token_type"])
+@walk("missing", ["algorithms", "issuer", "audience", "token_type"])
 def test_four_settings_have_no_default(missing: str) -> None:
     settings: dict[str, Any] = {
         "algorithms": ["HS256"],
@@ -182,7 +183,7 @@ WRONG: dict[str, tuple[dict[str, Any] | Settings, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@walk("name", WRONG)
 def test_a_setting_that_can_never_be_right_is_refused(name: str) -> None:
     wrong, says = WRONG[name]
     settings = wrong() if callable(wrong) else dict(wrong)
@@ -211,7 +212,7 @@ RIGHT: dict[str, Settings] = {
 }
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@walk("name", RIGHT)
 def test_a_setting_that_can_be_right_is_silent(name: str, caplog: pytest.LogCaptureFixture) -> None:
     assert provider(**RIGHT[name]())
     assert caplog.records == []
@@ -255,7 +256,7 @@ def test_without_pyjwt_the_extra_is_named_before_anything_else(
     assert caught.value.extra == "identity"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("program", "loaded"),
     [
         ("import ctrlrun", ""),

@@ -11,6 +11,7 @@ import pytest
 
 from ctrlrun.action import Principal
 from ctrlrun.identity import IdentityContext, IdentityProvider
+from tests.cases import walk
 
 from .helpers import (
     ABSENT,
@@ -32,7 +33,7 @@ from .helpers import (
 EXPIRY = NOW + timedelta(seconds=300)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("alg", "key", "settings"),
     [
         ("RS256", "rsa", lambda: {"public_key": public_pem("rsa")}),
@@ -74,9 +75,7 @@ def test_no_credentials_are_no_principal(caplog: pytest.LogCaptureFixture) -> No
     assert caplog.records == []
 
 
-@pytest.mark.parametrize(
-    "spelling", ["Bearer {}", "bearer {}", "BEARER {}", "  Bearer   {}  ", "\tBearer {}\t"]
-)
+@walk("spelling", ["Bearer {}", "bearer {}", "BEARER {}", "  Bearer   {}  ", "\tBearer {}\t"])
 def test_the_scheme_has_no_case_and_blanks_around_do_not_count(spelling: str) -> None:
     assert admitted(provider(), spelling.format(token())).agent == "agent-7"
 
@@ -87,20 +86,20 @@ def test_another_header_can_hold_the_token() -> None:
     assert shown_to(asked, bearer(token()), "Authorization") is None
 
 
-@pytest.mark.parametrize("typ", ["at+jwt", "AT+JWT", "application/at+jwt", " Application/At+Jwt "])
-@pytest.mark.parametrize("configured", ["at+jwt", "application/AT+JWT", " at+jwt"])
+@walk("typ", ["at+jwt", "AT+JWT", "application/at+jwt", " Application/At+Jwt "])
+@walk("configured", ["at+jwt", "application/AT+JWT", " at+jwt"])
 def test_a_type_has_no_case_and_may_say_that_it_is_an_application(
     typ: str, configured: str
 ) -> None:
     assert admitted(provider(token_type=configured), bearer(token({"typ": typ})))
 
 
-@pytest.mark.parametrize("typ", [ABSENT, "JWT", "anything", 5])
+@walk("typ", [ABSENT, "JWT", "anything", 5])
 def test_without_a_configured_type_any_is_taken(typ: Any) -> None:
     assert admitted(provider(token_type=None), bearer(token({"typ": typ})))
 
 
-@pytest.mark.parametrize(
+@walk(
     "claims",
     [
         {"aud": ["other", AUDIENCE]},
@@ -130,7 +129,7 @@ def test_a_kid_is_not_looked_at_when_one_key_is_configured() -> None:
 # --- what a principal takes over -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     ("user", "expected"),
     [("dana@x", "dana@x"), ("  dana ", "dana"), (" ", None), (ABSENT, None), (5, None), ([], None)],
 )
@@ -178,11 +177,11 @@ def test_a_principal_expires_with_its_token_whatever_the_leeway() -> None:
 # --- moments -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     ("claim", "at_the_edge", "beyond"),
     [("exp", -60, 1), ("nbf", 60, -1), ("iat", 60, -1)],
 )
-@pytest.mark.parametrize("leeway", [timedelta(seconds=60), 60, 60.0])
+@walk("leeway", [timedelta(seconds=60), 60, 60.0])
 def test_at_the_leeway_exactly_a_token_holds(
     claim: str, at_the_edge: int, beyond: int, leeway: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +13,38 @@ from tests.lib.kernel.world import STORES, Clock, World
 from tests.pg.server import give_back
 
 
-@pytest.fixture(params=list(STORES))
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., World]]:
-    """A maker of worlds, on every kind of store."""
-    made: list[Any] = []
+class Worlds:
+    """A maker of worlds, on one kind of store."""
 
-    def make(mode: str = "enforce", **options: Any) -> World:
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._kind = kind
+        self._folder = folder
+        self._made: list[Any] = []
+        self._count = 0
+
+    def __call__(self, mode: str = "enforce", **options: Any) -> World:
         clock = Clock()
-        store = STORES[request.param](clock, tmp_path)
-        made.append(store)
-        return World(store, clock, mode, **options)
+        self._count += 1
+        folder = self._folder / str(self._count)
+        folder.mkdir()
+        self._made.append(STORES[self._kind](clock, folder))
+        return World(self._made[-1], clock, mode, **options)
 
-    yield make
-    for store in made:
-        store.close()
-        if isinstance(store, PostgresStateStore):
-            give_back(store.schema)
+    def end_case(self) -> None:
+        """Close the stores of a case that is over."""
+        while self._made:
+            store = self._made.pop()
+            store.close()
+            if isinstance(store, PostgresStateStore):
+                give_back(store.schema)
+
+
+@pytest.fixture(params=list(STORES))
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worlds]:
+    """A maker of worlds, on every kind of store."""
+    made = Worlds(request.param, tmp_path)
+    yield made
+    made.end_case()
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from ctrlrun.errors import (
 )
 from ctrlrun.policy import hash_with_authority
 from ctrlrun.receipt import Event
+from tests.cases import walk
 from tests.lib.kernel.grants import DANA, authority, grant, handed_on, row
 from tests.lib.kernel.test_paths import raising
 from tests.lib.kernel.world import START, World
@@ -42,7 +43,7 @@ def by_type(w: World, kind: str) -> list[Event]:
 # --- covered -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@walk(
     ("amount", "key", "events", "decision"),
     [
         (100, "pay:p1", "PROP AUTH+ EVAL RES START COM", ("allow", "rule[0]")),
@@ -187,7 +188,7 @@ DENIALS: Mapping[str, tuple[Authority, list[Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", DENIALS)
+@walk("case", DENIALS)
 def test_what_no_grant_covers_is_denied(world: Make, case: str) -> None:
     grants, rows, data = DENIALS[case]
     w = world(authority=grants)
@@ -248,7 +249,7 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize("record", UNREADABLE)
+@walk("record", UNREADABLE)
 def test_one_unreadable_row_denies_everybody_until_it_is_revoked(world: Make, record: Any) -> None:
     w = world(authority=authority())
     w.store.put_delegation(record)
@@ -318,7 +319,7 @@ class Failing:
         return getattr(self.inner, name)
 
 
-@pytest.mark.parametrize("mode", ["enforce", "observe"])
+@walk("mode", ["enforce", "observe"])
 def test_a_store_that_fails_under_the_grants_is_the_stores_error(world: Make, mode: str) -> None:
     w = world()
     store = Failing(w.store)
@@ -405,8 +406,8 @@ LOST: list[tuple[Callable[[World, Delegation], None], dict[str, Any], dict[str, 
 ]
 
 
-@pytest.mark.parametrize(("lose", "changes", "data"), LOST)
-@pytest.mark.parametrize(
+@walk(("lose", "changes", "data"), LOST)
+@walk(
     ("outcome", "end", "state"),
     [
         (lambda: None, "COM", "committed"),
@@ -435,7 +436,7 @@ def test_an_outcome_is_recorded_whatever_was_taken_back_meanwhile(
     assert (w.state(), w.last.result, w.last.decision) == (state, state, "allow")
 
 
-@pytest.mark.parametrize(("lose", "changes", "data"), LOST)
+@walk(("lose", "changes", "data"), LOST)
 def test_what_is_not_covered_any_more_is_not_held(
     world: Make,
     lose: Callable[[World, Delegation], None],
@@ -504,8 +505,8 @@ def test_a_resumed_call_says_that_it_is_covered(world: Make) -> None:
     assert (receipt.decision, receipt.result) == ("approve", "committed")
 
 
-@pytest.mark.parametrize(("lose", "changes", "data"), LOST)
-@pytest.mark.parametrize(
+@walk(("lose", "changes", "data"), LOST)
+@walk(
     ("outcome", "end", "result"),
     [(lambda: None, "COM", "committed"), (raising(OSError("x")), "AMB", "ambiguous")],
 )
@@ -637,8 +638,8 @@ OBSERVED: list[tuple[int, str | None, str | None, str, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize("stance", ["covered", "uncovered", "expired"])
-@pytest.mark.parametrize(("amount", "presented", "key", "events", "reason"), OBSERVED)
+@walk("stance", ["covered", "uncovered", "expired"])
+@walk(("amount", "presented", "key", "events", "reason"), OBSERVED)
 def test_nothing_is_refused_and_the_first_reason_is_kept(
     world: Make,
     stance: str,
@@ -669,7 +670,7 @@ def test_nothing_is_refused_and_the_first_reason_is_kept(
     assert (receipt.decision, receipt.approval_id) == ("deny", None)
 
 
-@pytest.mark.parametrize("lose", [revoke, None])
+@walk("lose", [revoke, None])
 def test_an_observed_call_is_held_and_resumed_whoever_makes_it(
     world: Make, lose: Callable[[World, Delegation], None] | None
 ) -> None:

@@ -18,6 +18,7 @@ from ctrlrun.policy import Policy
 from ctrlrun.providers import LocalApprovalProvider
 from ctrlrun.sinks import JSONLEventSink
 from ctrlrun.state import InMemoryStateStore
+from tests.cases import walk
 from tests.lib.kernel.world import START, Clock, World
 
 EMPTY = "schema: ctrlrun.policy/v1\nactions: {}"
@@ -35,7 +36,7 @@ def build(**changes: Any) -> Control:
     return Control(**options)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("changes", "word"),
     [
         ({"policy": "x"}, "policy"),

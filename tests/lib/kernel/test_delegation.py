@@ -25,6 +25,7 @@ from ctrlrun.errors import (
 )
 from ctrlrun.policy import Policy
 from ctrlrun.state import SQLiteStateStore
+from tests.cases import walk
 from tests.lib.kernel.grants import DANA, authority, grant, handed_on
 from tests.lib.kernel.world import START, Clock, World
 from tests.lib.sqlite_helpers import in_child
@@ -95,7 +96,7 @@ def test_a_revoked_parent_takes_all_beneath_with_it(world: Make) -> None:
 NARROWER = parse_conditions({"amount_gte": 0, "amount_lte": 20000}, where="test")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("parent_id", "changes", "by", "grants", "facts"),
     [
         ("nowhere", {}, DANA, ROOT, {"reason": "unknown_parent"}),
@@ -156,7 +157,7 @@ def test_who_has_expired_hands_nothing_on(world: Make) -> None:
     assert w.control.delegate("root", handed_on(), by=good).depth == 1
 
 
-@pytest.mark.parametrize(
+@walk(
     "call",
     [
         lambda control: control.delegate("root", handed_on(), by="head"),
@@ -327,7 +328,7 @@ def test_from_file_enforces_the_documents_section(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize("section", ["authority:", "authority: null", "authority: {grants: null}"])
+@walk("section", ["authority:", "authority: null", "authority: {grants: null}"])
 def test_a_null_section_is_refused_and_makes_no_store(tmp_path: Path, section: str) -> None:
     text = f"schema: ctrlrun.policy/v3\n{section}\nactions: {{x: {{decision: allow}}}}"
     with pytest.raises(PolicyError, match="<string>"):

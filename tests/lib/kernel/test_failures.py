@@ -25,6 +25,7 @@ from ctrlrun.errors import (
 from ctrlrun.policy import Policy
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state import InMemoryStateStore, SQLiteStateStore
+from tests.cases import walk
 from tests.lib.kernel.test_paths import raising
 from tests.lib.kernel.world import POLICY, STORES, Clock, SingleCalls, World
 
@@ -91,8 +92,8 @@ MOVES = {
 }
 
 
-@pytest.mark.parametrize("move", list(MOVES))
-@pytest.mark.parametrize("ends", ["returns", "not executed", "lost"])
+@walk("move", list(MOVES))
+@walk("ends", ["returns", "not executed", "lost"])
 def test_an_outcome_whose_record_moved_is_ambiguous_evidence(
     world: Make, move: str, ends: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -356,7 +357,7 @@ def test_a_denial_reuses_and_a_request_is_found_again(world: Make) -> None:
     assert later.request_id != first.request_id  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("options", "word"),
     [
         ({"key": ""}, "effect_key"),
@@ -410,7 +411,7 @@ def test_what_cannot_be_called_takes_no_key_and_no_token(world: Make) -> None:
     assert w.control.resume("tok", lambda: None).result == "committed"
 
 
-@pytest.mark.parametrize("option", ["approval_ttl", "lease", "suspend_timeout"])
+@walk("option", ["approval_ttl", "lease", "suspend_timeout"])
 def test_a_time_whose_end_is_no_date_is_refused_up_front(world: Make, option: str) -> None:
     with pytest.raises(InvalidArgument, match="longer than"):
         world(**{option: timedelta.max})
@@ -430,7 +431,7 @@ def test_a_foreign_environment_is_refused(world: Make) -> None:
 # --- who sees the events -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["subclass", "wrapper", "patched instance"])
+@walk("how", ["subclass", "wrapper", "patched instance"])
 def test_whoever_takes_the_place_of_append_event_sees_each(tmp_path: Path, how: str) -> None:
     seen: list[str] = []
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-import pytest
-
 from ctrlrun.action import Principal
 from ctrlrun.effect import EffectState
 from ctrlrun.errors import NotExecuted, Suspended
 from ctrlrun.receipt import Receipt
+from tests.cases import walk
 from tests.lib.kernel.test_paths import presented_expired, presented_pending, raising
 from tests.lib.kernel.world import START, World
 
@@ -37,7 +36,7 @@ def denied_request(w: World) -> str:
     return request.request_id
 
 
-@pytest.mark.parametrize(
+@walk(
     ("amount", "present", "events", "blocked", "has_id"),
     [
         (100, None, "PROP EVAL RES START COM", None, False),
@@ -100,11 +99,11 @@ def leave(w: World, state: str) -> None:
         w.store.mark_ambiguous("pay:p1", "act_other", "lost")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("state", "blocked"),
     [("committed", "duplicate"), ("executing", "in_progress"), ("ambiguous", "ambiguous")],
 )
-@pytest.mark.parametrize("amount", [100, 9000])
+@walk("amount", [100, 9000])
 def test_a_refused_key_runs_and_never_touches_the_record(
     world: Make, state: str, blocked: str, amount: int
 ) -> None:
@@ -130,9 +129,7 @@ def test_a_refused_key_gives_the_approval_back(world: Make) -> None:
     assert would(receipt)[2] == "duplicate"
 
 
-@pytest.mark.parametrize(
-    ("error", "execution"), [(NotExecuted("no"), "failed"), (OSError("x"), "ambiguous")]
-)
+@walk(("error", "execution"), [(NotExecuted("no"), "failed"), (OSError("x"), "ambiguous")])
 def test_executor_exceptions_propagate(world: Make, error: Exception, execution: str) -> None:
     w = world("observe")
     assert w.caught(executor=raising(error)) is error

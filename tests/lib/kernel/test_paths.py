@@ -22,6 +22,7 @@ from ctrlrun.errors import (
     Suspended,
 )
 from ctrlrun.receipt import Receipt
+from tests.cases import walk
 from tests.lib.kernel.world import START, World
 
 Make = Callable[..., World]
@@ -46,7 +47,7 @@ def facts(receipt: Receipt) -> tuple[str, str, str, str | None, bool, str | None
     )
 
 
-@pytest.mark.parametrize(
+@walk(
     ("amount", "key", "presents", "events", "receipt"),
     [
         (100, "pay:p1", False, "PROP EVAL RES START COM", ("allow", "rule[0]", False, None)),
@@ -74,7 +75,6 @@ def facts(receipt: Receipt) -> tuple[str, str, str, str | None, bool, str | None
         ),
         (100, None, True, "PROP EVAL CONS* START* COM*", ("allow", "rule[0]", True, "cli:local")),
     ],
-    ids=["A1", "A2", "A3", "A3 no key", "A4", "A4 no key"],
 )
 def test_a_permitted_call(
     world: Make, amount: int, key: str | None, presents: bool, events: str, receipt: tuple[Any, ...]
@@ -145,7 +145,7 @@ def test_an_expired_principal_is_refused_before_policy(world: Make) -> None:
     assert w.run(100, action=w.action(100, principal=at_expiry)).result == "committed"
 
 
-@pytest.mark.parametrize("presents", ["nothing", "a grant", "an unknown id"])
+@walk("presents", ["nothing", "a grant", "an unknown id"])
 def test_a_denied_call_touches_no_approval(world: Make, presents: str) -> None:
     w = world()
     presented = {"nothing": None, "a grant": w.granted(9000), "an unknown id": "apr_nope"}[presents]
@@ -199,7 +199,7 @@ def presented_expired(w: World) -> str:
     return approval
 
 
-@pytest.mark.parametrize(
+@walk(
     ("present", "reason", "events", "approver"),
     [
         (lambda w: w.granted(2000), "mismatch", "PROP EVAL INV*", "cli:local"),
@@ -208,7 +208,6 @@ def presented_expired(w: World) -> str:
         (lambda w: "apr_nope", "unknown", "PROP EVAL INV*", None),
         (presented_expired, "expired", "PROP EVAL EXP* INV*", "cli:local"),
     ],
-    ids=["mismatch", "consumed", "pending", "unknown", "expired"],
 )
 def test_an_unusable_approval_blocks(
     world: Make, present: Callable[[World], str], reason: str, events: str, approver: str | None
@@ -248,7 +247,7 @@ def test_an_approval_usable_exactly_at_its_expiry(world: Make) -> None:
     assert w.run(1000, presented=presented).result == "committed"
 
 
-@pytest.mark.parametrize("amount", [100, 1000])
+@walk("amount", [100, 1000])
 def test_a_committed_key_is_a_duplicate(world: Make, amount: int) -> None:
     w = world()
     w.run(100)
@@ -315,7 +314,7 @@ def test_a_lapsed_lease_is_ambiguous_to_the_next_attempt(world: Make) -> None:
     assert (receipt.result, receipt.attempt) == ("committed", 2)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("error", "events", "state", "text"),
     [
         (NotExecuted("card declined"), "PROP EVAL RES START FAIL", "failed", "card declined"),
@@ -332,9 +331,8 @@ def test_a_lapsed_lease_is_ambiguous_to_the_next_attempt(world: Make) -> None:
         (NotExecuted("\ud800"), "PROP EVAL RES START FAIL", "failed", "\\ud800"),
         (ValueError("\ud800"), "PROP EVAL RES START AMB", "ambiguous", "ValueError: \\ud800"),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
-@pytest.mark.parametrize("key", ["pay:p1", None])
+@walk("key", ["pay:p1", None])
 def test_what_an_exception_means(
     world: Make, error: BaseException, events: str, state: str, text: str, key: str | None
 ) -> None:
@@ -348,8 +346,8 @@ def test_what_an_exception_means(
         assert w.store.get_effect(key).error == text
 
 
-@pytest.mark.parametrize("raised", [RuntimeError("no"), KeyboardInterrupt(), SystemExit(1)])
-@pytest.mark.parametrize(("base", "state"), [(Exception, "ambiguous"), (NotExecuted, "failed")])
+@walk("raised", [RuntimeError("no"), KeyboardInterrupt(), SystemExit(1)])
+@walk(("base", "state"), [(Exception, "ambiguous"), (NotExecuted, "failed")])
 def test_an_exception_whose_text_raises_is_still_recorded(
     world: Make, raised: BaseException, base: type[Exception], state: str
 ) -> None:
@@ -364,7 +362,7 @@ def test_an_exception_whose_text_raises_is_still_recorded(
     assert (w.last.result, w.state()) == (state, state)
 
 
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit(1)])
+@walk("interrupt", [KeyboardInterrupt(), SystemExit(1)])
 def test_an_interrupt_while_a_result_says_what_it_is_costs_no_outcome(
     world: Make, interrupt: BaseException
 ) -> None:
@@ -403,7 +401,7 @@ def test_an_approval_is_not_given_back_after_a_failure(world: Make) -> None:
     assert error.reason == "consumed"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("prepare", "reason"),
     [
         (lambda w: w.store.get_approval(presented_consumed(w)).approval_id, "consumed"),

@@ -16,6 +16,7 @@ from ctrlrun.errors import ActionDenied, ApprovalRequired, IdentityError, Invali
 from ctrlrun.identity import IdentityContext, StaticIdentityProvider
 from ctrlrun.policy import Policy
 from ctrlrun.state import InMemoryStateStore
+from tests.cases import walk
 
 POLICY = Policy.from_yaml(
     "schema: ctrlrun.policy/v3\nactions: {x: {decision: allow}, ask: {decision: approve}}"
@@ -46,7 +47,7 @@ PRINCIPAL = Principal("bot", "dana", {"role": "ops"}, "https://issuer")
 CONTEXT = Principal("ctx", "carl")
 
 
-@pytest.mark.parametrize(
+@walk(
     ("answer", "in_context", "authority", "expected"),
     [
         # no provider
@@ -103,7 +104,7 @@ def test_who_it_is(
     assert control.store.receipts() == ()
 
 
-@pytest.mark.parametrize(
+@walk(
     ("answer", "warned"),
     [
         (Principal("bot", CONTEXT.user), True),
@@ -206,7 +207,7 @@ def test_no_approval_is_presented_while_a_provider_runs() -> None:
     assert seen == [None, None]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("changes", "word"),
     [
         ({"identity": object()}, "identity"),

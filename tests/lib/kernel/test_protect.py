@@ -30,6 +30,7 @@ from ctrlrun.errors import (
 from ctrlrun.policy import Policy
 from ctrlrun.providers import ScriptedApprovalProvider
 from ctrlrun.state import InMemoryStateStore
+from tests.cases import walk
 from tests.lib.kernel.world import Clock
 
 POLICY = """
@@ -85,7 +86,7 @@ def plain(a: int) -> int:
     return a
 
 
-@pytest.mark.parametrize(
+@walk(
     ("options", "function"),
     [
         ({"name": ""}, plain),
@@ -340,13 +341,13 @@ def test_adjacent_placeholders_are_warned_about(caplog: pytest.LogCaptureFixture
     assert "{a}{b}" in caplog.text
 
 
-@pytest.mark.parametrize("blank", ["", " ", 5, None])
+@walk("blank", ["", " ", 5, None])
 def test_context_refuses_blank_values(blank: Any) -> None:
     with pytest.raises(InvalidArgument), context(agent=blank):
         pass
 
 
-@pytest.mark.parametrize("bad", ["", 5, None])
+@walk("bad", ["", 5, None])
 def test_with_approval_refuses_no_id(bad: Any) -> None:
     with pytest.raises(InvalidArgument), with_approval(bad):
         pass

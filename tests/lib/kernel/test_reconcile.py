@@ -10,6 +10,7 @@ import pytest
 
 from ctrlrun.effect import EffectState
 from ctrlrun.errors import AmbiguousEffect, DuplicateEffect, InvalidArgument, NotExecuted
+from tests.cases import walk
 from tests.lib.kernel.test_paths import raising
 from tests.lib.kernel.world import World
 
@@ -41,7 +42,7 @@ class _Unhashable(str):
     __hash__ = None  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize(
+@walk(
     ("answer", "events", "state", "resolved"),
     [
         ("committed", "PROP EVAL RST RRS ERES REF", "committed", "committed"),
@@ -53,7 +54,6 @@ class _Unhashable(str):
         ([], "PROP EVAL RST RRS REF", "ambiguous", None),
         (_Unhashable("committed"), "PROP EVAL RST RRS REF", "ambiguous", None),
     ],
-    ids=["committed", "not_executed", "unknown", "raised", "None", "True", "list", "subclass"],
 )
 def test_a_blocked_attempt_asks_once(
     world: Make, answer: Any, events: str, state: str, resolved: str | None
@@ -87,7 +87,7 @@ def test_a_blocked_attempt_asks_once(
         assert moved.approval_id is None
 
 
-@pytest.mark.parametrize(
+@walk(
     ("answer", "facts"),
     [
         ("unknown", {"outcome": "unknown"}),
@@ -138,7 +138,7 @@ def test_an_eager_hook_asks_at_once_and_the_receipt_stays_ambiguous(world: Make)
     assert isinstance(w.caught(), DuplicateEffect)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), NotExecuted("no")])
+@walk("error", [KeyboardInterrupt(), NotExecuted("no")])
 def test_an_eager_hook_is_not_asked(world: Make, error: BaseException) -> None:
     w = world()
     w.caught(executor=raising(error), reconcile=Hook(), reconcile_eagerly=True)
@@ -202,8 +202,8 @@ class _Interrupting:
         raise self.interrupt
 
 
-@pytest.mark.parametrize("answers", [False, True])
-@pytest.mark.parametrize("eager", [False, True])
+@walk("answers", [False, True])
+@walk("eager", [False, True])
 def test_an_interrupted_hook_is_recorded_and_the_interrupt_goes_on(
     world: Make, eager: bool, answers: bool
 ) -> None:
@@ -234,9 +234,7 @@ def test_an_approval_stays_granted_when_the_answer_blocks(world: Make) -> None:
     assert w.codes().endswith("PROP EVAL RST RRS ERES CONS* RES* START* COM*")
 
 
-@pytest.mark.parametrize(
-    "options", [{"reconcile": 5}, {"reconcile_eagerly": True}, {"reconcile_eagerly": 1}]
-)
+@walk("options", [{"reconcile": 5}, {"reconcile_eagerly": True}, {"reconcile_eagerly": 1}])
 def test_a_hook_that_makes_no_sense_is_wiring(world: Make, options: dict[str, Any]) -> None:
     w = world()
     error = w.caught(**options)

@@ -24,6 +24,7 @@ from ctrlrun.errors import (
 )
 from ctrlrun.provider_keys import attempt_key_for, idempotency_key_for
 from ctrlrun.state import InMemoryStateStore
+from tests.cases import walk
 from tests.lib.kernel.test_paths import raising
 from tests.lib.kernel.world import World
 
@@ -82,7 +83,7 @@ def is_replaced(w: World) -> None:
     w.control.execute(w.action(), lambda: None, KEY)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("happens", "reason", "own", "state"),
     [
         (nothing, None, True, "committed"),
@@ -93,7 +94,6 @@ def is_replaced(w: World) -> None:
         (is_taken, "taken", False, "reserved"),
         (is_replaced, "taken", False, "committed"),
     ],
-    ids=["held", "lapsed", "contended", "committed", "failed", "taken", "replaced"],
 )
 def test_the_fence(
     world: Make, happens: Callable[[World], None], reason: str | None, own: bool, state: str
@@ -263,9 +263,7 @@ def test_a_fence_that_cannot_read_is_a_lost_outcome(clock: Any) -> None:
     assert w.state() == "ambiguous"
 
 
-@pytest.mark.parametrize(
-    "before", ["a fence that passed", "a suspension"], ids=["passed", "suspended"]
-)
+@walk("before", ["a fence that passed", "a suspension"])
 def test_what_may_have_gone_out_before_is_not_unsent(world: Make, before: str) -> None:
     """A retry loop that fences before each try has perhaps sent the first."""
     w = world()
@@ -336,7 +334,7 @@ def test_the_fence_of_another_store_is_no_word_about_this_effect(world: Make) ->
     assert sent == ["sent"]
 
 
-@pytest.mark.parametrize("answered", [None, EffectState.FAILED, EffectState.COMMITTED])
+@walk("answered", [None, EffectState.FAILED, EffectState.COMMITTED])
 def test_a_return_that_comes_too_late_is_told_in_the_evidence(
     world: Make, answered: EffectState | None
 ) -> None:
@@ -404,7 +402,7 @@ ASKED: list[Callable[[], object]] = [
 ]
 
 
-@pytest.mark.parametrize("asked", ASKED)
+@walk("asked", ASKED)
 def test_outside_of_executors_they_are_wiring_errors(
     world: Make, asked: Callable[[], object]
 ) -> None:
@@ -529,7 +527,7 @@ def test_remaining_is_the_lease_less_a_margin(world: Make) -> None:
     assert w.caught(executor=executor, lease=timedelta(minutes=1)) is None
 
 
-@pytest.mark.parametrize("margin", [5, None, True, timedelta(seconds=-1)])
+@walk("margin", [5, None, True, timedelta(seconds=-1)])
 def test_a_margin_is_a_length_of_time(world: Make, margin: Any) -> None:
     w = world()
 
@@ -685,7 +683,7 @@ def test_a_store_that_fails_does_not_lose_the_lease(
     assert w.caught(executor=executor) is None
 
 
-@pytest.mark.parametrize("every", [1, True, timedelta(0), timedelta(-1), timedelta(minutes=5)])
+@walk("every", [1, True, timedelta(0), timedelta(-1), timedelta(minutes=5)])
 def test_an_interval_is_positive_and_shorter_than_the_lease(world: Make, every: Any) -> None:
     w = world()
 
@@ -697,7 +695,7 @@ def test_an_interval_is_positive_and_shorter_than_the_lease(world: Make, every: 
     assert w.caught(executor=executor) is None
 
 
-@pytest.mark.parametrize("leaves", [ValueError("x"), KeyboardInterrupt(), Suspended("tok")])
+@walk("leaves", [ValueError("x"), KeyboardInterrupt(), Suspended("tok")])
 def test_however_the_block_is_left_the_thread_ends(world: Make, leaves: BaseException) -> None:
     w = world()
 
@@ -784,7 +782,7 @@ def test_each_attempt_has_its_holder(world: Make) -> None:
     assert first.thread == threading.current_thread().name
 
 
-@pytest.mark.parametrize("refused", ["duplicate", "approval"])
+@walk("refused", ["duplicate", "approval"])
 def test_who_holds_nothing_is_not_written_down(world: Make, refused: str) -> None:
     w = world()
     if refused == "duplicate":
@@ -846,7 +844,7 @@ def test_a_holder_that_cannot_be_written_down_is_in_nobodys_way(
     assert w.state() == "committed"
 
 
-@pytest.mark.parametrize("name", ["\x1b[2Jroot", "a\nb", "\ud800", "x" * 1000, "مرحبا", ""])
+@walk("name", ["\x1b[2Jroot", "a\nb", "\ud800", "x" * 1000, "مرحبا", ""])
 def test_hostile_names_of_threads_are_kept_as_text(world: Make, name: str) -> None:
     w = world()
     thread = threading.Thread(target=w.run, name=name)

@@ -19,6 +19,7 @@ from ctrlrun.errors import (
     Suspended,
 )
 from ctrlrun.policy import Policy
+from tests.cases import walk
 from tests.lib.kernel.test_paths import raising
 from tests.lib.kernel.world import START, World
 
@@ -156,9 +157,7 @@ def test_a_foreign_environment_takes_nothing(world: Make) -> None:
         assert w.control.resume("tok-1", lambda: None).result == "committed"
 
 
-@pytest.mark.parametrize(
-    ("error", "state"), [(NotExecuted("no"), "failed"), (OSError("gone"), "ambiguous")]
-)
+@walk(("error", "state"), [(NotExecuted("no"), "failed"), (OSError("gone"), "ambiguous")])
 def test_a_resumed_call_ends_like_any_other(world: Make, error: Exception, state: str) -> None:
     w = world()
     suspended(w)
@@ -187,7 +186,7 @@ def test_the_proposal_of_the_attempt_is_where_a_resumed_receipt_starts(world: Ma
     assert w.control.resume("tok-1", lambda: None).started_at == START + timedelta(minutes=1)
 
 
-@pytest.mark.parametrize("value", [b"", "", b"\xff", 5, "\ud800"])
+@walk("value", [b"", "", b"\xff", 5, "\ud800"])
 def test_a_continuation_that_is_no_text(value: object) -> None:
     with pytest.raises(InvalidArgument):
         Suspended(value)  # type: ignore[arg-type]

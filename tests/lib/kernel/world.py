@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ctrlrun.control import Control, with_approval
 from ctrlrun.policy import Policy
 from ctrlrun.receipt import Event, EventType, Receipt
 from ctrlrun.state import InMemoryStateStore, StateStore
+from tests.lib.sqlite_helpers import new_store
 
 START = datetime(2026, 9, 3, 10, 12, 1, tzinfo=UTC)
 
@@ -92,12 +94,6 @@ class Wrapped:
         return getattr(self.inner, name)
 
 
-def _sqlite(clock: Clock, folder: Path) -> Any:
-    from ctrlrun.state.sqlite import SQLiteStateStore
-
-    return SQLiteStateStore(folder / "state.db", clock=clock)
-
-
 def _postgres(clock: Clock) -> Any:
     from ctrlrun.postgres import PostgresStateStore
     from tests.pg.server import borrow, server_url
@@ -108,7 +104,7 @@ def _postgres(clock: Clock) -> Any:
 StoreFactory = Callable[[Clock, Path], Any]
 STORES: dict[str, StoreFactory] = {
     "memory": lambda clock, folder: InMemoryStateStore(clock=clock),
-    "sqlite": lambda clock, folder: _sqlite(clock, folder),
+    "sqlite": lambda clock, folder: new_store(folder / "state.db", clock=clock),
     "postgres": lambda clock, folder: _postgres(clock),
     "single calls": lambda clock, folder: SingleCalls(InMemoryStateStore(clock=clock)),
     "wrapped": lambda clock, folder: Wrapped(InMemoryStateStore(clock=clock)),
@@ -128,6 +124,11 @@ class Sink:
         self.heard.append(receipt)
 
 
+@cache
+def _policy(mode: str) -> Policy:
+    return Policy.from_yaml(POLICY.format(mode=mode))
+
+
 class World:
     """One Control on one store, and short words for what tests do with it."""
 
@@ -136,7 +137,7 @@ class World:
         self.store = store
         self.sink = Sink()
         self.calls: list[str] = []
-        self.policy = Policy.from_yaml(POLICY.format(mode=mode))
+        self.policy = _policy(mode)
         self.control = Control(self.policy, store, clock=clock, sinks=[self.sink], **options)
 
     def action(self, amount: int = 100, **changes: Any) -> Action:

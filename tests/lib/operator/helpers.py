@@ -15,7 +15,7 @@ from ctrlrun.policy import Policy
 from ctrlrun.receipt import Event, EventType, Receipt, iso_timestamp
 from ctrlrun.state import StateStore
 from ctrlrun.state.memory import InMemoryStateStore
-from ctrlrun.state.sqlite import SQLiteStateStore
+from tests.lib.sqlite_helpers import new_store
 
 POLICY = """
 schema: ctrlrun.policy/v4
@@ -167,7 +167,7 @@ def memory_store(clock: Clock, folder: Path) -> StateStore:
 
 
 def sqlite_store(clock: Clock, folder: Path) -> StateStore:
-    return SQLiteStateStore(folder / "state.db", clock=clock)
+    return new_store(folder / "state.db", clock=clock)
 
 
 STORES: dict[str, Callable[[Clock, Path], StateStore]] = {

@@ -42,6 +42,7 @@ from ctrlrun.operator.narrowing import FIELDS, Fit, form_of, literal_subject, re
 from ctrlrun.receipt import Event, EventType
 from ctrlrun.state import Damage, InMemoryStateStore, SQLiteStateStore
 from ctrlrun.state.location import locate, open_reader
+from tests.cases import walk
 
 NOW = datetime(2026, 11, 29, 3, 12, 41, tzinfo=UTC)
 
@@ -292,7 +293,7 @@ def forests(draw: st.DrawFn) -> tuple[Authority, list[DelegationRecord]]:
 
 
 @given(forest=forests(), minutes=st.sampled_from([0, 45, 75, 200]))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 def test_live_is_what_an_evaluation_lets_pass(
     forest: tuple[Authority, list[DelegationRecord]], minutes: int
 ) -> None:
@@ -580,7 +581,7 @@ def test_words_for_limits() -> None:
     assert moment_text(NOW + timedelta(microseconds=1500)) == "2026-11-29T03:12:41.001Z"
 
 
-@pytest.mark.parametrize(
+@walk(
     ("agent", "user", "found"),
     [
         ("a", None, ("a", None)),

@@ -23,6 +23,7 @@ from ctrlrun.sinks import JSONLEventSink
 from ctrlrun.state.location import locate
 from ctrlrun.state.sqlite import SQLiteStateStore
 from tests.lib.operator.helpers import Clock, Scene
+from tests.lib.sqlite_helpers import new_store
 
 
 class Ticks:
@@ -46,7 +47,7 @@ class Stage:
         self.path = folder / "state.db"
         self.clock = Clock()
         self.ticks = Ticks()
-        self.store = SQLiteStateStore(self.path, clock=self.clock)
+        self.store = new_store(self.path, clock=self.clock)
         self.scene = Scene(self.store, self.clock)
         self.sink = JSONLEventSink(folder)
         self.desk = ReadingDesk(locate(f"sqlite://{self.path}", {}), clock=self.clock)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from ctrlrun.clock import parse_timestamp
 from ctrlrun.operator.feed_file import PIECE, EventsFile, parse_event
 from ctrlrun.receipt import Event, EventType
+from tests.cases import walk
 
 TS = "2026-11-29T03:00:00.000Z"
 
@@ -91,7 +92,7 @@ def test_lines_that_are_no_events_are_counted_and_passed_over(path: Path) -> Non
     file.close()
 
 
-@pytest.mark.parametrize(
+@walk(
     "text",
     [
         "{}",

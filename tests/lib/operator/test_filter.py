@@ -18,6 +18,7 @@ from ctrlrun.operator import Lane, RowKind, approve, find_action, lane_page, sea
 from ctrlrun.operator.filter import parse
 from ctrlrun.operator.pages import oldest_first
 from ctrlrun.receipt import Event, EventType, Receipt, ReceiptResult
+from tests.cases import walk
 from tests.lib.operator.helpers import Scene
 
 NOW = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
@@ -48,7 +49,7 @@ def passes(text: str, row: Receipt | None = None) -> bool:
     return parse(text, RowKind.RECEIPTS, now=NOW).matches(row or receipt())
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "expected"),
     [
         ("", True),
@@ -112,7 +113,7 @@ def test_what_a_filter_lets_through(text: str, expected: bool) -> None:
     assert passes(text) is expected
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "position", "named"),
     [
         ("-", 0, "value"),

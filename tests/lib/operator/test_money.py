@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ctrlrun.operator.money import in_major_units, money
+from tests.cases import walk
 
 
-@pytest.mark.parametrize(
+@walk(
     ("arguments", "shown"),
     [
         ({"amount": 200000, "currency": "EUR"}, {"amount": "EUR 2,000.00"}),

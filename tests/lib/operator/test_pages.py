@@ -13,6 +13,7 @@ from ctrlrun.errors import DamagedRow, InvalidArgument
 from ctrlrun.operator import approve, is_indexed, newest_first, oldest_first, paged
 from ctrlrun.state import Damage, Page
 from ctrlrun.state.page import START
+from tests.cases import walk
 from tests.lib.operator.helpers import Scene, SingleCalls
 
 
@@ -108,7 +109,7 @@ def test_walks_see_every_row_once(scene: Scene, limit: int) -> None:
     assert list(newest_first(scene.store.events_page, limit=limit)) == events[::-1]
 
 
-@pytest.mark.parametrize("walk", [oldest_first, newest_first])
+@walk("walk", [oldest_first, newest_first])
 def test_a_walk_stops_at_a_row_that_cannot_be_read(walk: Any) -> None:
     def read(**_: Any) -> Page[int]:
         return Page((1,), "1", "2", (Damage("events", "2", "no JSON"),))

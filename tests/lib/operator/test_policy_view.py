@@ -8,6 +8,7 @@ import pytest
 
 from ctrlrun.operator import PolicyUnread, PolicyView, read_policy
 from ctrlrun.policy import Policy, hash_with_authority
+from tests.cases import walk
 from tests.lib.operator.helpers import POLICY
 
 RULES = """
@@ -26,7 +27,7 @@ actions:
 """
 
 
-@pytest.mark.parametrize(
+@walk(
     ("action", "reason", "text"),
     [
         ("a", "rule[0]", "amount 0 to 500000"),
@@ -76,7 +77,7 @@ def test_a_policy_is_read_from_its_file(tmp_path: Path) -> None:
     assert (view.source, view.mode, view.environment) == (str(path), "enforce", "staging")
 
 
-@pytest.mark.parametrize("text", [None, "{", "schema: ctrlrun.policy/v9\nactions: {}\n"])
+@walk("text", [None, "{", "schema: ctrlrun.policy/v9\nactions: {}\n"])
 def test_what_cannot_be_read_is_a_value(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "ctrlrun.yaml"
     if text is not None:

@@ -17,6 +17,7 @@ from ctrlrun.errors import AuthorityDenied, InvalidArgument
 from ctrlrun.operator import RevokeOutcome, revoke
 from ctrlrun.policy import Policy
 from ctrlrun.state import SQLiteStateStore
+from tests.cases import walk
 from tests.lib.operator.helpers import START_OF_SHIFT, Clock, Hears, Scene
 from tests.lib.operator.test_delegate import grant, hand_on
 from tests.lib.sqlite_helpers import at_once
@@ -127,7 +128,7 @@ def put(path: Path, **columns: object) -> None:
         db.execute(f"INSERT INTO delegations ({names}) VALUES ({marks})", tuple(facts.values()))
 
 
-@pytest.mark.parametrize(
+@walk(
     "columns",
     [
         {"grant_json": "not json"},

@@ -11,6 +11,7 @@ from ctrlrun.conditions import Decision
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.receipt import Receipt, ReceiptResult
 from ctrlrun.reporting import STATS_SCHEMA, since_boundary, stats_document, tally
+from tests.cases import walk
 from tests.lib.store_suite.helpers import SECOND, START_TIME, receipt
 
 NOW = datetime(2026, 9, 3, 12, 0, tzinfo=UTC)
@@ -114,7 +115,7 @@ def test_reasons_are_ordered_by_count_then_name() -> None:
     assert tally([]) == {}
 
 
-@pytest.mark.parametrize(
+@walk(
     ("text", "expected"),
     [
         (None, None),
@@ -133,7 +134,7 @@ def test_a_window_is_a_span_or_a_time_with_an_offset(
     assert since_boundary(text, clock=lambda: NOW) == expected
 
 
-@pytest.mark.parametrize(
+@walk(
     "text",
     [
         "",

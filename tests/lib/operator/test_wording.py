@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
 
-import pytest
-
 from ctrlrun.operator.wording import (
     clock_text,
     json_text,
@@ -16,11 +14,12 @@ from ctrlrun.operator.wording import (
     silence_text,
     span_text,
 )
+from tests.cases import walk
 
 NOW = datetime(2026, 11, 29, 3, 12, 41, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@walk(
     ("seconds", "text"),
     [
         (-1, "0:00"),
@@ -40,7 +39,7 @@ def test_spans_read_as_a_clock_counts(seconds: float, text: str) -> None:
     assert span_text(timedelta(seconds=seconds)) == text
 
 
-@pytest.mark.parametrize(
+@walk(
     ("seconds", "text"),
     [
         (642, "10:42"),
@@ -55,7 +54,7 @@ def test_time_left_is_soon_then_expired_but_not_at_its_end(seconds: float, text:
     assert left_text(None, NOW) == ""
 
 
-@pytest.mark.parametrize(
+@walk(
     ("seconds", "text"),
     [(30, "30.0 s"), (119.96, "120.0 s"), (120, "2 min"), (12600, "3.5 h"), (300000, "3 d")],
 )

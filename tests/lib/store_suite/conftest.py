@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ctrlrun.postgres import PostgresStateStore
+from ctrlrun.receipt import GENESIS_HASH
 from ctrlrun.state import InMemoryStateStore, UnitStateStore
 from ctrlrun.state.sqlite import SQLiteStateStore
-from tests.lib.store_suite.helpers import FakeClock
-from tests.pg.server import borrow, give_back, server_url
+from tests.cases import walk
+from tests.lib import sqlite_helpers
+from tests.lib.store_suite.helpers import START_TIME, FakeClock
+from tests.pg.server import EMPTIED, borrow, empty, give_back, server_url
 
 BACKENDS = ("memory", "sqlite", "postgres")
 
@@ -22,7 +29,7 @@ def open_store(backend: str, path: Path, clock: FakeClock) -> UnitStateStore:
         return InMemoryStateStore(clock=clock)
     if backend == "postgres":
         return PostgresStateStore(server_url(), clock=clock, schema=borrow())
-    return SQLiteStateStore(path / "state.db", clock=clock, durability="normal")
+    return sqlite_helpers.new_store(path / "state.db", clock=clock, durability="normal")
 
 
 def let_go(store: UnitStateStore) -> None:
@@ -30,6 +37,31 @@ def let_go(store: UnitStateStore) -> None:
     store.close()
     if isinstance(store, PostgresStateStore):
         give_back(store.schema)
+
+
+def clear(store: UnitStateStore) -> None:
+    """Take everything out of a store, which costs less than a new one."""
+    if isinstance(store, PostgresStateStore):
+        empty(store.schema)
+    elif isinstance(store, InMemoryStateStore):
+        store.__init__(clock=store._clock)  # type: ignore[misc]
+    elif isinstance(store, SQLiteStateStore):
+        with closing(sqlite3.connect(store.path)) as db:
+            for table in (*EMPTIED, "sqlite_sequence"):
+                db.execute(f"DELETE FROM {table}")
+            db.execute("INSERT INTO receipt_chain VALUES (1, 0, ?)", (GENESIS_HASH,))
+            db.commit()
+
+
+def begin_anew(fixtures: dict[str, Any]) -> None:
+    """As for a new test: nothing in the store, and the clock where it began."""
+    clear(fixtures["store"])
+    if "clock" in fixtures:
+        fixtures["clock"].now = START_TIME
+
+
+walk_stores = partial(walk, between=begin_anew)
+"""A table of cases on one store, which is empty again for each."""
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from ctrlrun.approval import Approval, ApprovalRecord, ApprovalStatus
 from ctrlrun.effect import EffectState, Reservation
 from ctrlrun.errors import ActionDenied, ApprovalMismatch, CTRLRunError, InvalidArgument
 from ctrlrun.state import UnitStateStore
+from tests.lib.store_suite.conftest import walk_stores
 from tests.lib.store_suite.helpers import (
     HOLDER,
     KEY,
@@ -121,7 +122,7 @@ def refusal_of(expected: str, error: CTRLRunError) -> bool:
     )
 
 
-@pytest.mark.parametrize(("name", "condition", "expected"), cells())
+@walk_stores(("name", "condition", "expected"), cells())
 def test_call_by_request(
     store: UnitStateStore, clock: FakeClock, name: str, condition: str, expected: str
 ) -> None:
@@ -156,7 +157,7 @@ def test_messages_of_a_mismatch_and_of_an_expiry(store: UnitStateStore, clock: F
     assert approval(store).expires_at.isoformat() in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["grant", "deny", "consume"])
+@walk_stores("name", ["grant", "deny", "consume"])
 def test_everything_still_works_at_the_expiry(
     store: UnitStateStore, clock: FakeClock, name: str
 ) -> None:
@@ -165,8 +166,8 @@ def test_everything_still_works_at_the_expiry(
     call(store, name)
 
 
-@pytest.mark.parametrize("verb", ["grant_approval", "deny_approval"])
-@pytest.mark.parametrize("name", ["", "  ", "a\nb", "a\x1bb", "\u202ea", "a\u2028b", None])
+@walk_stores("verb", ["grant_approval", "deny_approval"])
+@walk_stores("name", ["", "  ", "a\nb", "a\x1bb", "\u202ea", "a\u2028b", None])
 def test_an_approver_needs_a_visible_name(
     store: UnitStateStore, clock: FakeClock, verb: str, name: Any
 ) -> None:
@@ -217,7 +218,7 @@ def test_an_approval_and_a_key_are_taken_together(store: UnitStateStore, clock: 
     assert approval(store).status is ApprovalStatus.CONSUMED
 
 
-@pytest.mark.parametrize(
+@walk_stores(
     ("condition", "expected"),
     [
         ("reserved live", "ip"),
@@ -240,7 +241,7 @@ def test_a_refused_reservation_leaves_the_approval_usable(
     store.consume_approval_and_reserve("apr_1", HASH, "refund:another", OTHER)
 
 
-@pytest.mark.parametrize("bad", [("", HOLDER, LEASE), (KEY, "", LEASE), (KEY, HOLDER, -LEASE)])
+@walk_stores("bad", [("", HOLDER, LEASE), (KEY, "", LEASE), (KEY, HOLDER, -LEASE)])
 def test_a_reservation_that_makes_no_sense_leaves_the_approval_usable(
     store: UnitStateStore, clock: FakeClock, bad: tuple[Any, ...]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from ctrlrun.effect import EffectState
 from ctrlrun.errors import AmbiguousEffect, InvalidArgument
 from ctrlrun.state import UnitStateStore, verdicts
+from tests.lib.store_suite.conftest import walk_stores
 from tests.lib.store_suite.helpers import (
     CONDITIONS,
     HOLDER,
@@ -38,7 +39,7 @@ def take_refused(store: UnitStateStore, token: Any) -> None:
     assert str(caught.value) == FORGED
 
 
-@pytest.mark.parametrize(
+@walk_stores(
     ("condition", "expected"),
     zip(CONDITIONS, ["AE", "ip", "AE", "ok", "AE", "done", "AE", "AE"], strict=True),
 )
@@ -83,9 +84,7 @@ def test_a_later_round_replaces_the_token(store: UnitStateStore, clock: FakeCloc
     assert hold(store, clock, "three") == 4
 
 
-@pytest.mark.parametrize(
-    "token", ["", "forged", "TÖK-1", "tök-1\x00", "tök-1 ", "\ud800", None, 7, b"x"]
-)
+@walk_stores("token", ["", "forged", "TÖK-1", "tök-1\x00", "tök-1 ", "\ud800", None, 7, b"x"])
 def test_what_was_never_held_is_one_and_the_same_refusal(
     store: UnitStateStore, clock: FakeClock, token: Any
 ) -> None:
@@ -108,7 +107,7 @@ def test_every_held_token_is_compared_in_constant_time(monkeypatch: pytest.Monke
     assert compared == ["ä".encode(), b"b", b""]
 
 
-@pytest.mark.parametrize("token", ["", "\udcff", None, b"bytes"])
+@walk_stores("token", ["", "\udcff", None, b"bytes"])
 def test_only_text_can_be_held(store: UnitStateStore, clock: FakeClock, token: Any) -> None:
     bring_about(store, clock, "executing live")
     before = effect(store)
@@ -153,7 +152,7 @@ def test_a_call_is_taken_at_the_last_moment_of_its_lease_and_not_after(
     assert effect(store, "second") == before
 
 
-@pytest.mark.parametrize("end", ["commit", "lose"])
+@walk_stores("end", ["commit", "lose"])
 def test_a_call_whose_effect_ended_cannot_go_on(
     store: UnitStateStore, clock: FakeClock, end: str
 ) -> None:
@@ -167,7 +166,7 @@ def test_a_call_whose_effect_ended_cannot_go_on(
         store.take_continuation("tök-1")
 
 
-@pytest.mark.parametrize("taken", [True, False])
+@walk_stores("taken", [True, False])
 def test_the_next_attempt_counts_anew_and_the_old_token_is_dead(
     store: UnitStateStore, clock: FakeClock, taken: bool
 ) -> None:

@@ -10,6 +10,7 @@ from ctrlrun.errors import InvalidArgument
 from ctrlrun.operator.pages import SingleCallReader
 from ctrlrun.state import DelegationRecord, UnitStateStore
 from ctrlrun.state.page import START
+from tests.cases import walk
 from tests.lib.store_suite.helpers import FakeClock
 
 CASES: list[tuple[dict[str, Any], list[str]]] = [
@@ -35,9 +36,9 @@ def filled(store: UnitStateStore, clock: FakeClock) -> UnitStateStore:
     return store
 
 
-@pytest.mark.parametrize(("filters", "expected"), CASES)
-@pytest.mark.parametrize("limit", [1, 2, 3, 100])
-@pytest.mark.parametrize("single", [False, True])
+@walk(("filters", "expected"), CASES)
+@walk("limit", [1, 2, 3, 100])
+@walk("single", [False, True])
 def test_pages_are_the_list(
     backend: str,
     filled: UnitStateStore,
@@ -69,7 +70,7 @@ def test_pages_are_the_list(
     assert (backward, forward) == (expected, expected)
 
 
-@pytest.mark.parametrize(
+@walk(
     "wrong",
     [{"limit": 0}, {"limit": 1, "after": "nonsense"}, {"limit": 1, "before": "[1,2,3]"}],
 )

@@ -13,6 +13,7 @@ import pytest
 from ctrlrun.effect import LEASE_EXPIRED, EffectRecord, EffectState, Reservation
 from ctrlrun.errors import AmbiguousEffect, InvalidArgument
 from ctrlrun.state import UnitStateStore
+from tests.lib.store_suite.conftest import walk_stores
 from tests.lib.store_suite.helpers import (
     CONDITIONS,
     HOLDER,
@@ -105,7 +106,7 @@ def written(before: EffectRecord | None, name: str, caller: str, now: datetime) 
     return replace(before, updated_at=now, **changes[name])
 
 
-@pytest.mark.parametrize(("name", "condition", "caller", "expected"), cells())
+@walk_stores(("name", "condition", "caller", "expected"), cells())
 def test_call_by_record(
     store: UnitStateStore, clock: FakeClock, name: str, condition: str, caller: str, expected: str
 ) -> None:
@@ -135,7 +136,7 @@ def test_call_by_record(
         assert store.get_effect(KEY) == before
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
+@walk_stores("condition", CONDITIONS)
 def test_an_effect_is_never_removed_and_reads_change_nothing(
     store: UnitStateStore, clock: FakeClock, condition: str
 ) -> None:
@@ -184,14 +185,14 @@ def test_a_refused_transition_says_the_state(store: UnitStateStore, clock: FakeC
     assert "failed" in str(refused("IA", lambda: store.commit_effect(KEY, HOLDER, None)))
 
 
-@pytest.mark.parametrize("lease", [timedelta(0), -SECOND, timedelta.max, 5, None])
+@walk_stores("lease", [timedelta(0), -SECOND, timedelta.max, 5, None])
 def test_a_lease_that_is_none_is_refused(store: UnitStateStore, lease: Any) -> None:
     refused("IA", lambda: store.reserve_effect(KEY, HOLDER, lease))
     assert store.list_effects() == ()
 
 
-@pytest.mark.parametrize(("key", "action_id"), [("", HOLDER), (KEY, ""), ("\ud800", HOLDER)])
-@pytest.mark.parametrize(
+@walk_stores(("key", "action_id"), [("", HOLDER), (KEY, ""), ("\ud800", HOLDER)])
+@walk_stores(
     "name", ["reserve_effect", "begin_execution", "commit_effect", "fail_effect", "mark_ambiguous"]
 )
 def test_names_that_are_none_are_refused(
@@ -235,7 +236,7 @@ def test_an_outcome_is_recorded_whatever_its_text(
     assert effect(store).error == f"café \\ud800 {nul} \u202e"
 
 
-@pytest.mark.parametrize(
+@walk_stores(
     ("result", "read"),
     [
         (None, None),
@@ -269,7 +270,7 @@ def test_a_stored_result_is_nobodys_object(store: UnitStateStore, clock: FakeClo
 # --- answers -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", [EffectState.COMMITTED, EffectState.FAILED])
+@walk_stores("state", [EffectState.COMMITTED, EffectState.FAILED])
 def test_an_answer_names_its_giver_and_keeps_the_cause(
     store: UnitStateStore, clock: FakeClock, state: EffectState
 ) -> None:
@@ -287,7 +288,7 @@ def test_an_answer_names_its_giver_and_keeps_the_cause(
     )
 
 
-@pytest.mark.parametrize(
+@walk_stores(
     "name", ["", " ", "two\nlines", "tab\t", "\u202ecli", "zero\u200bwidth", "para\u2029", 7, None]
 )
 def test_an_answer_needs_a_visible_name(store: UnitStateStore, clock: FakeClock, name: Any) -> None:
@@ -305,7 +306,7 @@ def test_a_name_with_a_lone_surrogate_is_stored_escaped(
     assert effect(store).resolved_by == "cli:\\udcff"
 
 
-@pytest.mark.parametrize("state", ["new", "reserved", "executing", "ambiguous", "gone"])
+@walk_stores("state", ["new", "reserved", "executing", "ambiguous", "gone"])
 def test_an_answer_is_committed_or_failed(
     store: UnitStateStore, clock: FakeClock, state: Any
 ) -> None:
@@ -315,7 +316,7 @@ def test_an_answer_is_committed_or_failed(
     assert effect(store) == before
 
 
-@pytest.mark.parametrize(
+@walk_stores(
     ("seen", "is_taken"),
     [
         ({}, True),

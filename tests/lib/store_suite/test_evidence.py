@@ -22,6 +22,7 @@ from ctrlrun.receipt import (
     verify_chain,
 )
 from ctrlrun.state import UnitStateStore
+from tests.lib.store_suite.conftest import walk_stores
 from tests.lib.store_suite.helpers import START_TIME, FakeClock, event, receipt, refused
 
 # What SQLite itself raises for a used key is part of its contract; the others refuse as usual.
@@ -36,7 +37,7 @@ def test_events_are_numbered_from_one(store: UnitStateStore) -> None:
     assert list(store.events()) == stored
 
 
-@pytest.mark.parametrize("kind", EventType)
+@walk_stores("kind", EventType)
 def test_every_type_of_event_reads_back(store: UnitStateStore, kind: EventType) -> None:
     stored = store.append_event(
         event(kind, action_id=None, effect_key="café:1", approval_id="apr_1", data={})
@@ -51,7 +52,7 @@ def test_a_type_of_a_newer_build_is_kept_as_text(store: UnitStateStore) -> None:
     assert [item.type for item in store.events()] == ["RUN_STARTED", EventType.ACTION_PROPOSED]
 
 
-@pytest.mark.parametrize(
+@walk_stores(
     ("data", "read"),
     [
         ({"a": (1, 2), "b": {"c": None}}, {"a": [1, 2], "b": {"c": None}}),
@@ -69,14 +70,14 @@ def test_data_reads_back_as_json(
     assert store.events_page(limit=1).items == store.events()
 
 
-@pytest.mark.parametrize("value", [{1}, b"x", datetime(2026, 1, 1), float("nan"), object()])
+@walk_stores("value", [{1}, b"x", datetime(2026, 1, 1), float("nan"), object()])
 def test_data_without_a_json_form_is_refused(store: UnitStateStore, value: object) -> None:
     refused("IA", lambda: store.append_event(event(data={"value": value})))
     assert store.events() == ()
     assert store.append_event(event()).event_id == 1
 
 
-@pytest.mark.parametrize("field", ["action_id", "effect_key", "approval_id"])
+@walk_stores("field", ["action_id", "effect_key", "approval_id"])
 def test_ids_that_are_no_text_are_refused(store: UnitStateStore, field: str) -> None:
     refused("IA", lambda: store.append_event(event(**{field: "\ud800"})))
     refused("IA", lambda: store.append_event(event(ts=datetime(2026, 1, 1))))
@@ -186,7 +187,7 @@ def test_a_used_id_is_refused_and_the_head_stays(backend: str, store: UnitStateS
     assert verify_chain(store).ok
 
 
-@pytest.mark.parametrize(
+@walk_stores(
     "changes",
     [
         {"arguments": {"amount": 1.5}},

@@ -10,7 +10,7 @@ import pytest
 from tests.lib.store_suite.conftest import BACKENDS
 from tests.lib.store_suite.machine import play
 
-GAMES = {"memory": 100, "sqlite": 30, "postgres": 20}
+GAMES = {"memory": 100, "sqlite": 15, "postgres": 20}
 SEED = 1
 """The games of every run of the tests: what one finds, the next finds again."""
 

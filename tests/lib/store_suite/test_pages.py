@@ -165,11 +165,6 @@ FILL = {
     EFFECTS.page: fill_effects,
     APPROVALS.page: fill_approvals,
 }
-CASES = [
-    pytest.param(listing, case, id=f"{listing.page}-{number}")
-    for listing in (RECEIPTS, EVENTS, EFFECTS, APPROVALS)
-    for number, case in enumerate(listing.cases)
-]
 
 
 class Reader:
@@ -200,22 +195,24 @@ class Reader:
         return counted
 
 
-@pytest.mark.parametrize(("listing", "case"), CASES)
+LISTINGS = pytest.mark.parametrize(
+    "listing", [RECEIPTS, EVENTS, EFFECTS, APPROVALS], ids=lambda item: item.page
+)
+
+
+@LISTINGS
 def test_pages_are_the_list_in_either_direction(
-    store: UnitStateStore,
-    clock: FakeClock,
-    listing: Listing,
-    case: tuple[dict[str, Any], list[object]],
+    store: UnitStateStore, clock: FakeClock, listing: Listing
 ) -> None:
     FILL[listing.page](store, clock)
-    filters, expected = case
-    reader = Reader(store, listing, dict(filters))
-    expected = list(expected)
-    assert reader.count() == len(expected)
-    for limit in (1, 2, 3, 100):
-        assert names(listing, reader.page(limit=limit)) == expected[-limit:]
-        assert walk(listing, reader, limit, forward=True) == expected
-        assert walk(listing, reader, limit, forward=False) == expected
+    for filters, answer in listing.cases:
+        reader, expected = Reader(store, listing, dict(filters)), list(answer)
+        assert reader.count() == len(expected), filters
+        for limit in (1, 2, 3, 100):
+            case = (filters, limit)
+            assert names(listing, reader.page(limit=limit)) == expected[-limit:], case
+            assert walk(listing, reader, limit, forward=True) == expected, case
+            assert walk(listing, reader, limit, forward=False) == expected, case
 
 
 def names(listing: Listing, page: Page[Any]) -> list[object]:
@@ -237,9 +234,7 @@ def walk(listing: Listing, reader: Reader, limit: int, *, forward: bool) -> list
     return found
 
 
-@pytest.mark.parametrize(
-    "listing", [RECEIPTS, EVENTS, EFFECTS, APPROVALS], ids=lambda item: item.page
-)
+@LISTINGS
 def test_a_cursor_that_is_none_is_refused(
     store: UnitStateStore, clock: FakeClock, listing: Listing
 ) -> None:

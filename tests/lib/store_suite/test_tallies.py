@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,15 +17,14 @@ from hypothesis import strategies as st
 
 from ctrlrun.action import Principal
 from ctrlrun.conditions import Decision
-from ctrlrun.postgres import PostgresStateStore
 from ctrlrun.receipt import EventType, Receipt, ReceiptResult
-from ctrlrun.state import InMemoryStateStore, SQLiteReader, SQLiteStateStore, UnitStateStore
+from ctrlrun.state import SQLiteReader, SQLiteStateStore, UnitStateStore
 from ctrlrun.state.page import START
 from ctrlrun.state.sqlite_tally import TALLY_INDEX
 from ctrlrun.state.tally import AnswerTally, ReceiptFacts, Stretch, TallyPage, facts_of
-from tests.lib.store_suite.conftest import let_go
+from tests.cases import walk
+from tests.lib.store_suite.conftest import clear, let_go, open_store
 from tests.lib.store_suite.helpers import SECOND, START_TIME, FakeClock, event, receipt, request
-from tests.pg.server import borrow, empty, server_url
 
 STORES = ("memory", "sqlite", "sqlite without its index", "postgres")
 HOUR = timedelta(hours=1)
@@ -71,28 +70,21 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def make(
-    request: pytest.FixtureRequest, backend: str, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[], UnitStateStore]:
-    """Makes a store of its own for each call."""
-    opened: list[PostgresStateStore] = []
-    request.addfinalizer(lambda: [let_go(store) for store in opened])
+    backend: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], UnitStateStore]]:
+    """Gives an empty store at each call: one for all of them, for one example at a time."""
+    folder = tmp_path_factory.mktemp("store")
+    store = open_store(backend.partition(" ")[0], folder, FakeClock())
+    if backend == "sqlite without its index":
+        with closing(sqlite3.connect(folder / "state.db")) as db:
+            db.execute(f"DROP INDEX {TALLY_INDEX}")
 
     def new() -> UnitStateStore:
-        if backend == "memory":
-            return InMemoryStateStore()
-        if backend == "postgres":
-            if not opened:  # one server for all of them: one example at a time
-                opened.append(PostgresStateStore(server_url(), schema=borrow()))
-            empty(opened[0].schema)
-            return opened[0]
-        path = tmp_path_factory.mktemp("store") / "state.db"
-        store = SQLiteStateStore(path, durability="normal")
-        if backend != "sqlite":
-            with closing(sqlite3.connect(path)) as db:
-                db.execute(f"DROP INDEX {TALLY_INDEX}")
+        clear(store)
         return store
 
-    return new
+    yield new
+    let_go(store)
 
 
 def pages(
@@ -133,7 +125,7 @@ def counted(receipts: Iterable[Receipt], stretch: Stretch) -> Any:
     return now, before
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     said=st.lists(RECEIPTS, max_size=12),
     limit=st.integers(1, 7),
@@ -182,7 +174,7 @@ def check_moments(found: list[TallyPage], receipts: list[Receipt], stretch: Stre
     assert told == wanted
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(said=st.lists(RECEIPTS, min_size=1, max_size=10), since=st.sampled_from(TIMES))
 def test_from_its_place_on_nothing_of_a_window_is_missing(
     make: Callable[[], UnitStateStore], said: list[dict[str, Any]], since: datetime
@@ -201,7 +193,7 @@ def test_from_its_place_on_nothing_of_a_window_is_missing(
     store.close()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     said=st.lists(RECEIPTS, min_size=2, max_size=10),
     since=st.sampled_from(TIMES),
@@ -273,8 +265,8 @@ DAMAGE = [
 ]
 
 
-@pytest.mark.parametrize("indexed", [True, False])
-@pytest.mark.parametrize(("name", "document"), DAMAGE, ids=[name for name, _ in DAMAGE])
+@walk("indexed", [True, False])
+@walk(("name", "document"), DAMAGE)
 def test_a_receipt_that_cannot_be_read_is_named_and_the_others_counted(
     tmp_path: Path, name: str, document: str | bytes | None, indexed: bool
 ) -> None:
