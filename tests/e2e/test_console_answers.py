@@ -10,83 +10,35 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 from ctrlrun import SQLiteStateStore
 from ctrlrun.approval import ApprovalStatus
 from ctrlrun.receipt import EventType
-from tests.e2e.terminal import DEADLINE, ROOT, Terminal
-
-PROGRAM = """
-import sys
-sys.path[:0] = [".", "tui"]
-from pathlib import Path
-import ctrlrun
-from ctrlrun.clock import utc_now
-from tests.tui.card_agent import POLICY
-
-folder = Path(sys.argv[1])
-(folder / "ctrlrun.yaml").write_text(POLICY, "utf-8")
-store = ctrlrun.SQLiteStateStore(folder / "state.db")
-control = ctrlrun.Control(ctrlrun.Policy.from_file(folder / "ctrlrun.yaml"), store)
-loses = True
-
-def act(*_, **__):
-    if loses:
-        raise TimeoutError("no response after 30s")
-    return {"id": "re_1"}
-
-def call(amount, payment):
-    arguments = {"payment_id": payment, "amount": amount, "currency": "EUR"}
-    principal = ctrlrun.Principal("refund-agent", "dana@example.com")
-    action = ctrlrun.Action("stripe.refund", arguments, principal, environment="staging")
-    try:
-        control.execute(action, act, f"refund:{payment}")
-        return "done"
-    except ctrlrun.ApprovalRequired as asked:
-        return asked.request_id
-    except ctrlrun.CTRLRunError as refusal:
-        return type(refusal).__name__
-    except TimeoutError:
-        return "lost"
-
-for line in sys.stdin:
-    words = line.split()
-    loses = words[0] == "lose"
-    approval = ctrlrun.with_approval(words[3]) if len(words) > 3 else None
-    if approval is None:
-        print(call(int(words[1]), words[2]), flush=True)
-    else:
-        with approval:
-            print(call(int(words[1]), words[2]), flush=True)
-"""
-
+from tests.children import ROOT, start
+from tests.e2e import asking
+from tests.e2e.terminal import DEADLINE, Terminal
 
 class AgentProcess:
     """An agent that calls when it is told to, and says what came of it."""
 
     def __init__(self, folder: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(folder)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        self.process = start(
+            asking.main, [str(folder)], cwd=ROOT, environ=os.environ, streams=(PIPE, PIPE, None)
         )
 
     def call(self, *words: object) -> str:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.write(" ".join(map(str, words)).encode() + b"\n")
         self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
+        return self.process.stdout.readline().decode().strip()
 
     def close(self) -> None:
         self.process.communicate(timeout=DEADLINE)
