@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, redirect_stderr, redirect_stdout, suppress
 from functools import cache
@@ -26,13 +27,6 @@ from unittest import mock
 
 ROOT = Path(__file__).parents[1]
 PYTHONPATH = os.pathsep.join([str(ROOT), str(ROOT / "tui")])
-
-LOADED = (
-    *("ctrlrun.control", "ctrlrun.policy", "ctrlrun.cli.program", "ctrlrun.cli.listing"),
-    *("ctrlrun_tui.app", "ctrlrun_tui.screens.views", "ctrlrun_tui.screens.requests"),
-    *("ctrlrun_tui.screens.handover", "textual.drivers.linux_driver", "watchfiles"),
-)
-"""What children have imported already, with what that imports."""
 
 Main = Callable[[Sequence[str]], object]
 """A program: takes its arguments, and returns its exit code or leaves with it."""
@@ -155,7 +149,7 @@ def _forked(work: Callable[..., None], *given: Any) -> ForkServerProcess:
 def _children() -> ForkServerContext:
     """The process that children are forked off: it starts with the first of them."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(LOADED))
+    context.set_forkserver_preload(["tests.loaded"])
     with mock.patch.dict(os.environ, PYTHONPATH=PYTHONPATH):  # wherever a test stands just now
         forkserver.ensure_running()
     return context
@@ -182,17 +176,22 @@ def _program(
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(cwd)
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # type: ignore[misc]
-    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = open(  # type: ignore[misc]
-        2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False
-    )
+    encoding = environ.get("PYTHONIOENCODING", "utf-8")
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        errors = "backslashreplace" if name == "stderr" else "strict"
+        mode = "w" if number else "r"
+        stream = os.fdopen(number, mode, encoding=encoding, errors=errors, closefd=False)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    warnings.resetwarnings()
+    if "PYTHONWARNINGS" in environ:
+        warnings.simplefilter(environ["PYTHONWARNINGS"])  # type: ignore[arg-type]
     try:
         sys.exit(main(arguments))  # type: ignore[arg-type]
     except SystemExit:
         with suppress(OSError):  # as an interpreter does, whose last words nobody reads
             sys.stderr.flush()
-        sys.stderr = None  # type: ignore[assignment]
+        sys.stderr = None
         raise
 
 

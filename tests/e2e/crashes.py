@@ -1,8 +1,8 @@
 """A program that kills agents: forked children make protected calls and die by SIGKILL.
 
-    boundaries FOLDER      one child for each boundary of a call
-    random FOLDER N SEED   N children, killed at a random moment
-    race FOLDER N KEYS     N children race over KEYS keys
+    python -m tests.e2e.crashes boundaries FOLDER    one child for each boundary of a call
+    python -m tests.e2e.crashes random FOLDER N SEED N children, killed at a random moment
+    python -m tests.e2e.crashes race FOLDER N KEYS   N children race over KEYS keys
 
 It prints one line of JSON about what it did; the store and the remote's acts are in FOLDER.
 """
@@ -168,19 +168,14 @@ def boundaries(folder: Path) -> dict[str, Any]:
 
 
 def at_random(folder: Path, kills: int, seed: int) -> dict[str, Any]:
-    """Kill children that call in a loop, two at a time, at moments drawn from `seed`.
-
-    What they take to come to their first call is not drawn: a kill there would prove nothing.
-    """
+    """Kill children that call in a loop, two at a time, at moments drawn from `seed`."""
     choices = random.Random(seed)
     remote = Remote(folder / "acts")
     state = folder / "state.db"
     SQLiteStateStore(state).close()
-    calling, calls = os.pipe()
 
     def loop(number: int) -> None:
         store = SQLiteStateStore(state)
-        os.write(calls, b".")
         control = Control(POLICY, store, lease=timedelta(milliseconds=50))
         mine = random.Random(number)
         while True:
@@ -190,8 +185,7 @@ def at_random(folder: Path, kills: int, seed: int) -> dict[str, Any]:
     running: list[int] = []
     for number in range(kills):
         running.append(forked(lambda number=number: loop(number)))  # type: ignore[misc]
-        os.read(calling, 1)
-        time.sleep(choices.uniform(0, 0.015))
+        time.sleep(choices.uniform(0.005, 0.05))
         if len(running) == 2:
             victim = running.pop(0)
             os.kill(victim, signal.SIGKILL)
@@ -233,3 +227,7 @@ def main(argv: list[str]) -> None:
     run = {"boundaries": boundaries, "random": at_random, "race": race}[kind]
     result = run(Path(folder), *map(int, numbers))  # type: ignore[operator]
     sys.stdout.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,16 +14,24 @@ from typing import Any
 import pytest
 
 from ctrlrun.state.sqlite import SQLiteStateStore
-from tests.children import in_child
-from tests.e2e.crashes import main
 from tests.e2e.history import violations
+
+ROOT = Path(__file__).parents[2]
 
 
 def crashes(*arguments: object) -> dict[str, Any]:
-    """Have a process kill agents, and hand back what it says it did."""
-    status, said = in_child(main, [*map(str, arguments)])
-    assert status == 0
-    result: dict[str, Any] = json.loads(said)
+    """Run the program that kills agents, and hand back what it says it did."""
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tui")])
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.e2e.crashes", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not done.stderr, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
     return result
 
 

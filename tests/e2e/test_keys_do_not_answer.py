@@ -140,31 +140,38 @@ def test_letters_typed_into_the_list_answer_nothing(store: Store) -> None:
         assert store.contents() == before
 
 
+BRACKET = f"{ESC}[200~"
+PASTES = (
+    *(("", text) for text in ("{0}", "{0}\r", "note {0} {0}", "{0}{0}{0}{0}")),
+    *((BRACKET, "{0}\r"), (BRACKET, "note {0} {0}")),
+    *((f"{BRACKET}{ESC}[A", "{0}\r"), (f"{BRACKET}x{ESC}", "{0}{0}{0}{0}")),
+)
+
+
 def test_a_paste_with_the_code_in_it_answers_nothing(store: Store) -> None:
     """Whole, without brackets, and breaking out of them; Enter included."""
     before = store.contents()
     with console(store) as terminal:
-        for opening in ("", f"{ESC}[200~", f"{ESC}[200~{ESC}[A", f"{ESC}[200~x{ESC}"):
-            for text in ("{0}", "{0}\r", "note {0} {0}", "{0}{0}{0}{0}"):
-                code = letters_of(open_card(terminal))
-                pasted = f"{opening}{text.format(code)}"
-                terminal.pause(0.5)  # quiet enough for a first character to count
-                terminal.press(f"{pasted}{ESC}[201~" if opening else pasted)
-                close_card(terminal)
-                assert store.contents() == before, pasted
+        for opening, text in PASTES:
+            code = letters_of(open_card(terminal))
+            pasted = f"{opening}{text.format(code)}"
+            terminal.pause(0.5)  # quiet enough for a first character to count
+            terminal.press(f"{pasted}{ESC}[201~" if opening else pasted)
+            close_card(terminal)
+            assert store.contents() == before, pasted
 
 
 def test_held_keys_answer_nothing(store: Store) -> None:
     before = store.contents()
     with console(store) as terminal:
-        for rate in (0.015, 0.033, 0.09):
-            for place in (0, 1, None):
-                code = letters_of(open_card(terminal))
-                key = "a" if place is None else code[place]
-                terminal.type(key, 0.66)
-                terminal.type(key * 20, rate)
-                close_card(terminal)
-                assert store.contents() == before, key
+        held = [(place, rate) for place in (0, 1) for rate in (0.015, 0.033, 0.09)]
+        for place, rate in [*held, (None, 0.033)]:
+            code = letters_of(open_card(terminal))
+            key = "a" if place is None else code[place]
+            terminal.type(key, 0.66)
+            terminal.type(key * 20, rate)
+            close_card(terminal)
+            assert store.contents() == before, (key, rate)
 
 
 def test_a_note_typed_while_ten_requests_arrive_stays_whole(store: Store) -> None:
