@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -115,6 +117,20 @@ def run(*arguments: str, cwd: Path, environ: Mapping[str, str] | None = None) ->
     return Ended(child.returncode, out.decode("utf-8"), err.decode("utf-8"))
 
 
+@cache
+def _empty_store() -> bytes:
+    """The file of a store with nothing in it: most of what a small test takes is to make one."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "state.db"
+        SQLiteStateStore(path).close()
+        return path.read_bytes()
+
+
+@cache
+def _policy() -> Policy:
+    return Policy.from_yaml(POLICY)
+
+
 class Scene:
     """A folder where an agent works: a store beside a policy, and the program run there."""
 
@@ -122,10 +138,13 @@ class Scene:
         self.folder = folder
         self.state = folder / ".ctrlrun" / "state.db"
         self.now: datetime | None = None
+        self.state.parent.mkdir(mode=0o700)
+        self.state.touch(mode=0o600)
+        self.state.write_bytes(_empty_store())
         self.store = SQLiteStateStore(self.state, clock=self.clock)
         self._capsys = capsys
         self.control = Control(
-            Policy.from_yaml(POLICY),
+            _policy(),
             self.store,
             sinks=[JSONLEventSink(self.state.parent)],
             clock=self.clock,
