@@ -1,8 +1,9 @@
 """A terminal, of 80x24 if nothing is said, around the console: it draws what the console sends, and types.
 
-A program under a real pty, forked off one that has imported it. It understands what the console's driver sends (places, styles, text)
-and answers what it asks (where the cursor is), as terminals do. Waiting is for what the screen
-says, with a deadline; the only pauses are those between typed keys.
+A program under a real pty, forked off a process that has imported it. It understands what the
+console's driver sends (places, styles, text) and answers what it asks (where the cursor is), as
+terminals do. Waiting is for what the screen says, with a deadline; the only pauses are those between
+typed keys.
 """
 
 from __future__ import annotations
