@@ -139,8 +139,8 @@ def _descriptor(stream: int) -> int:
 
 
 def _forked(work: Callable[..., None], *given: Any) -> ForkServerProcess:
-    child = _children().Process(target=work, args=given, daemon=True)
     with redirect_stderr(sys.__stderr__):  # a running console keeps one that is no file
+        child = _children().Process(target=work, args=given, daemon=True)
         child.start()
     return child
 
