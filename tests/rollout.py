@@ -1,22 +1,24 @@
 """The rollout of `examples/observe-rollout`, made once for the tests that count it or enforce it.
 
-`make_rollout(folder)` plays it in a child process and gives back where its store and policy are, and
-what the agents were told. A test of a screen or of a count needs no more than `rollout.location`.
+`rehearse(folder)` is the example itself, `enforce_anew(folder)` its agents alone: each gives back where
+the store and the policy are, and what the agents were told.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+import runpy
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ctrlrun.state.location import StoreLocation, locate
+from tests.children import start
 from tests.cli.helpers import clean_environ
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "observe-rollout"
@@ -66,13 +68,12 @@ class Rollout:
         return dict(zip(self.stopped, reasons, strict=True))
 
 
-def make_rollout(folder: Path, *, enforce: bool = False) -> Rollout:
-    """Play the day in `folder`, on the store that is there or a new one; some seconds."""
+def enforce_anew(folder: Path) -> Rollout:
+    """Play the day in an empty folder, enforced; some seconds."""
     text = (EXAMPLE / "ctrlrun.yaml").read_text("utf-8")
     assert text.count("mode: observe\n") == 1
-    mode = "enforce" if enforce else "observe"
     policy = folder / "ctrlrun.yaml"
-    policy.write_text(text.replace("mode: observe\n", f"mode: {mode}\n"), "utf-8")
+    policy.write_text(text.replace("mode: observe\n", "mode: enforce\n"), "utf-8")
     done = subprocess.run(
         [sys.executable, str(EXAMPLE / "agents.py"), str(policy), str(folder / "state.db")],
         env=clean_environ(),
@@ -82,19 +83,37 @@ def make_rollout(folder: Path, *, enforce: bool = False) -> Rollout:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return _rollout(folder, [json.loads(line) for line in done.stdout.splitlines()])
+
+
+def rehearse(folder: Path, *, enforce: bool = False) -> tuple[Rollout, str, str]:
+    """Run the example in a folder: observe, or enforce where it has observed; and what it printed."""
+    kept = folder.with_name(f"{folder.name}.json")
+    arguments = [str(kept), "enforce" if enforce else "observe"]
+    environ = clean_environ({"PYTHONIOENCODING": "utf-8"})
+    child = start(_example, arguments, cwd=folder, environ=environ)
+    out, err = child.communicate(60)
+    assert child.returncode == 0, err
+    made = folder / ".ctrlrun" / "examples" / "observe-rollout"
+    return _rollout(made, json.loads(kept.read_text())), out.decode(), err.decode()
+
+
+def _example(arguments: Sequence[str]) -> None:
+    """The example's program; what its agents told it is kept in a file, too."""
+    kept, verb = arguments
+    program = runpy.run_path(str(EXAMPLE / "main.py"))
+    play = program["play"]
+
+    def keeping() -> list[dict[str, Any]]:
+        lines: list[dict[str, Any]] = play()
+        Path(kept).write_text(json.dumps(lines))
+        return lines
+
+    program[verb].__globals__["play"] = keeping
+    program[verb]()
+
+
+def _rollout(folder: Path, lines: list[dict[str, Any]]) -> Rollout:
     stopped = {line["call"]: line["stopped"] for line in lines}
     assert len(stopped) == len(lines)
     return Rollout(folder, stopped, lines[-1]["changes"])
-
-
-def copy_of(rollout: Rollout, folder: Path) -> Path:
-    """A folder with the rollout's store as it stands; the rollout itself stays as it is."""
-    folder.mkdir()
-    with (
-        closing(sqlite3.connect(rollout.state)) as source,
-        closing(sqlite3.connect(folder / "state.db")) as target,
-    ):
-        source.backup(target)
-    shutil.copy(rollout.policy, folder)
-    return folder

@@ -130,7 +130,7 @@ def test_an_answer_that_cannot_be_printed_is_given_all_the_same(
     scene.lose("txn_2")
     about = ["refund:txn_2", "--failed"] if command == "resolve" else [scene.ask()]
     with open("/dev/full", "wb") as full:
-        child = start(command, *about, cwd=scene.folder, stdout=full)
+        child = start(command, *about, cwd=scene.folder, stdout=full.fileno())
         _, err = child.communicate(timeout=60)
     assert child.returncode == 0
     assert err.decode().startswith(f"warning: {said}") and err.count(b"\n") == 1

@@ -13,18 +13,19 @@ import pytest
 
 from ctrlrun._version import __version__
 from ctrlrun.cli.group import SECTIONS
-from tests.cli.helpers import ROOT, Scene, clean_environ, run, start
+from tests.cli.helpers import ROOT, Scene, clean_environ, start, start_program
 
 COMMANDS = [name for section in SECTIONS.values() for name in section]
 
 
 def test_version(here: Path) -> None:
-    ended = run("--version", cwd=here)
-    assert (ended.code, ended.out, ended.err) == (0, f"ctrlrun, version {__version__}\n", "")
+    child = start_program("--version", cwd=here)
+    out, err = child.communicate(timeout=60)
+    assert (child.returncode, out, err) == (0, f"ctrlrun, version {__version__}\n".encode(), b"")
 
 
-def test_help_names_every_command(here: Path) -> None:
-    ended = run("--help", cwd=here)
+def test_help_names_every_command(scene: Scene) -> None:
+    ended = scene.ctrlrun("--help")
     assert (ended.code, ended.err) == (0, "")
     assert [name for name in COMMANDS if f"\n  {name} " not in ended.out] == []
 
@@ -148,7 +149,7 @@ def test_an_error_of_ours_is_one_line_and_exit_3(
 def test_a_reader_that_has_enough_is_no_failure(scene: Scene) -> None:
     for number in range(300):
         scene.receipt(effect_key=f"refund:{number}")
-    child = start("receipts", cwd=scene.folder)
+    child = start_program("receipts", cwd=scene.folder)
     assert child.stdout is not None and child.stderr is not None
     child.stdout.readline()
     child.stdout.close()
@@ -164,7 +165,7 @@ def test_a_broken_chain_stays_broken_for_a_reader_that_has_enough(scene: Scene) 
     connection.close()
     reading, writing = os.pipe()
     os.close(reading)
-    child = start("receipts", "--verify-chain", cwd=scene.folder, stdout=writing)
+    child = start_program("receipts", "--verify-chain", cwd=scene.folder, stdout=writing)
     os.close(writing)
     _, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (1, b"")
@@ -175,13 +176,15 @@ def test_a_full_disk_is_said(scene: Scene) -> None:
         pytest.skip("this system has no /dev/full")
     scene.refund()
     with open("/dev/full", "wb") as full:
-        child = start("receipts", cwd=scene.folder, stdout=full)
+        child = start_program("receipts", cwd=scene.folder, stdout=full)
         _, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (1, b"Error: standard output: No space left on device\n")
 
 
-@pytest.mark.parametrize("broken", ["closed pipe", "/dev/full"])
-@pytest.mark.parametrize(("arguments", "code"), [(("approve", "apr_x"), 1), (("nonsense",), 2)])
+@pytest.mark.parametrize(
+    ("arguments", "code", "broken"),
+    [(("approve", "apr_x"), 1, "closed pipe"), (("nonsense",), 2, "/dev/full")],
+)
 def test_a_refusal_that_nobody_can_be_told_is_one_all_the_same(
     scene: Scene, arguments: tuple[str, ...], code: int, broken: str
 ) -> None:
@@ -192,7 +195,7 @@ def test_a_refusal_that_nobody_can_be_told_is_one_all_the_same(
         err = os.open(broken, os.O_WRONLY)
     else:
         pytest.skip(f"this system has no {broken}")
-    child = start(*arguments, cwd=scene.folder, stderr=err)
+    child = start_program(*arguments, cwd=scene.folder, stderr=err)
     os.close(err)
     assert (child.communicate(timeout=60)[0], child.returncode) == (b"", code)
 

@@ -14,7 +14,7 @@ from ctrlrun.canonical import has_surrogate
 from ctrlrun.clock import iso_timestamp
 from ctrlrun.state import SQLiteStateStore
 from tests.cli.grants import ACTIONS, HEAD, Grants, bare, grants
-from tests.cli.helpers import run, start
+from tests.cli.helpers import start, start_program
 from tests.lib.hostile import HOSTILE
 
 __all__ = ["bare", "grants"]
@@ -391,9 +391,14 @@ def test_observe_mode_is_said_before_a_refusal_and_not_for_a_bad_policy(grants: 
 # --- what others wrote ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", [text for text in HOSTILE if not has_surrogate(text)])
-def test_hostile_text_stays_in_its_line(grants: Grants, text: str) -> None:
+def test_hostile_text_stays_in_its_line(grants: Grants) -> None:
     """In the parent's id, the note and the grant."""
+    for text in HOSTILE:
+        if not has_surrogate(text):
+            _say_everywhere(grants, text)
+
+
+def _say_everywhere(grants: Grants, text: str) -> None:
     escaped = "".join(f"\\U{ord(character):08x}" for character in text)
     grant = f"""
 subject: {{agent: support-agent, user: dana@example.com}}
@@ -402,15 +407,16 @@ constraints: {{amount_lte: 1, memo_eq: "{escaped}"}}
 expires_at: "{grants.ends.isoformat()}"
 """
     refused = grants.delegate("--note", text, parent=f"x{text}", text=grant)
-    assert refused.code == 1 and refused.error.startswith("unknown_parent: ")
-    assert refused.error.isprintable()
+    assert refused.code == 1 and refused.error.startswith("unknown_parent: "), ascii(text)
+    assert refused.error.isprintable(), ascii(text)
     assert grants.events()[-1].data["parent_id"] == f"x{text}"
     made = grants.delegate("--note", text, text=grant)
-    assert (made.code, made.err, len(made.lines)) == (0, "", 3)
-    (record,) = grants.scene.store.delegations()
+    assert (made.code, made.err, len(made.lines)) == (0, "", 3), ascii(text)
+    record = grants.scene.store.get_delegation(made.lines[0].removeprefix("created "))
+    assert record is not None
     assert json.loads(record.grant_json)["constraints"]["memo_eq"] == text
     unread = grants.delegate(text=f'subject: {{agent: a}}\nactions: [b]\n"{escaped}": 1')
-    assert unread.code == 1 and unread.error.isprintable()
+    assert unread.code == 1 and unread.error.isprintable(), ascii(text)
 
 
 @pytest.mark.parametrize("option", ["--parent", "--as", "--note"])
@@ -420,10 +426,10 @@ def test_text_that_is_no_text_cannot_be_asked_for(grants: Grants, option: str) -
 
 
 def test_it_runs_as_a_program(grants: Grants) -> None:
-    grants.grant()
-    ended = run(
-        *("delegate", "--parent", "head", "--file", "grant.yaml", "--as", HEAD), cwd=grants.folder
+    file = grants.grant()
+    child = start_program(
+        *("delegate", "--parent", "head", "--file", file, "--as", HEAD), cwd=grants.folder
     )
-    assert (ended.code, ended.err) == (0, "")
+    assert (child.communicate(timeout=60)[1], child.returncode) == (b"", 0)
     assert len(grants.events()) == 1
     assert timedelta(0) < grants.ends - grants.events()[0].ts

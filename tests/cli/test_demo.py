@@ -13,7 +13,7 @@ import pytest
 from ctrlrun.cli import main
 from ctrlrun.receipt import verify_chain
 from ctrlrun.state import SQLiteStateStore
-from tests.cli.helpers import Ended, run
+from tests.cli.helpers import Ended, run, start, start_program
 
 RECEIPTS = [
     # decision/result, effect key, amount, agent, action hash
@@ -165,9 +165,9 @@ def test_it_does_not_depend_on_the_environment(here: Path, environment: str) -> 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252", "utf-8"])
 def test_it_can_be_read_in_any_encoding(here: Path, encoding: str) -> None:
-    from tests.cli.helpers import start
-
-    child = start("demo", cwd=here, environ={"PYTHONIOENCODING": encoding})
+    child = (start_program if encoding == "ascii" else start)(
+        "demo", cwd=here, environ={"PYTHONIOENCODING": encoding}
+    )
     out, err = child.communicate(timeout=60)
     assert (child.returncode, err) == (0, b"")
     text = out.decode(encoding)

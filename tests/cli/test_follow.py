@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from tests.children import Started
 from tests.cli.helpers import Scene, start
 
 
 class Follower:
     """A child that follows; its lines are read by a thread, so that waiting ends in time."""
 
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
+    def __init__(self, child: Started) -> None:
         self.child = child
         self.lines: list[str] = []
         self._arrived = threading.Condition()

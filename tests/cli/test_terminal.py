@@ -6,14 +6,14 @@ import os
 import pty
 import re
 import select
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from ctrlrun.approval import ApprovalStatus
+from ctrlrun.cli import main
+from tests.children import Main, exec_python, start
 from tests.cli.helpers import Scene, clean_environ
 
 
@@ -21,17 +21,19 @@ class Terminal:
     """The program on a terminal of its own."""
 
     def __init__(
-        self, scene: Scene, *arguments: str, environ: Mapping[str, str] | None = None
+        self,
+        scene: Scene,
+        *arguments: str,
+        environ: Mapping[str, str] | None = None,
+        program: Main = main,
     ) -> None:
         self._own, theirs = pty.openpty()
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", "ctrlrun", *arguments],
+        self._child = start(
+            program,
+            arguments,
             cwd=scene.folder,
-            env=clean_environ({"TERM": "xterm-256color", **(environ or {})}),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
+            environ=clean_environ({"TERM": "xterm-256color", **(environ or {})}),
+            terminal=theirs,
         )
         os.close(theirs)
         self.shown = b""
@@ -73,6 +75,11 @@ class Terminal:
 QUESTION = "[y/N] "
 
 
+def as_program(arguments: Sequence[str]) -> None:
+    """In an interpreter of its own."""
+    exec_python(["-m", "ctrlrun", *arguments])
+
+
 def status(scene: Scene, request_id: str) -> ApprovalStatus:
     record = scene.store.get_approval(request_id)
     assert record is not None
@@ -83,7 +90,7 @@ def test_approve_shows_the_action_and_asks(scene: Scene) -> None:
     request_id = scene.ask("txn_8", 200000)
     record = scene.store.get_approval(request_id)
     assert record is not None
-    terminal = Terminal(scene, "approve", request_id, "--as", "alice")
+    terminal = Terminal(scene, "approve", request_id, "--as", "alice", program=as_program)
     terminal.until(QUESTION)
     assert status(scene, request_id) is ApprovalStatus.PENDING
     shown = "\n".join(terminal.lines)
@@ -183,7 +190,8 @@ def test_receipts_stand_in_columns(scene: Scene) -> None:
 )
 def test_hostile_text_on_terminals(scene: Scene, environ: Mapping[str, str], token: str) -> None:
     scene.receipt(effect_key="a\nb\u202eé")
-    terminal = Terminal(scene, "receipts", environ=environ)
+    program = as_program if environ.get("PYTHONIOENCODING") == "ascii" else main
+    terminal = Terminal(scene, "receipts", environ=environ, program=program)
     assert terminal.end() == 0
     encoding = environ.get("PYTHONIOENCODING", "utf-8")
     assert token in terminal.shown.decode(encoding)

@@ -1,8 +1,9 @@
 """A terminal, of 80x24 if nothing is said, around the console: it draws what the console sends, and types.
 
-A program under a real pty. It understands what the console's driver sends (places, styles, text)
-and answers what it asks (where the cursor is), as terminals do. Waiting is for what the screen
-says, with a deadline; the only pauses are those between typed keys.
+A program under a real pty, forked off a process that has imported it. It understands what the
+console's driver sends (places, styles, text) and answers what it asks (where the cursor is), as
+terminals do. Waiting is for what the screen says, with a deadline; the only pauses are those between
+typed keys.
 """
 
 from __future__ import annotations
@@ -14,15 +15,14 @@ import re
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from ctrlrun_tui.__main__ import main
+from tests.children import PYTHONPATH, ROOT, Main, start
+
 DEADLINE = 30.0
 
 _TOKEN = re.compile(
@@ -36,13 +36,6 @@ _TOKEN = re.compile(
 _UNFINISHED = re.compile(r"\x1b(?:\[[?><=]?[\d;:]*[ $]?|\][^\x07\x1b]*)?$")
 
 
-_OWN = (
-    "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-    "os.execv(sys.argv[1], sys.argv[1:])"
-)
-"""Makes the pty the program's controlling terminal, so that it is hung up on when that closes."""
-
-
 class Terminal:
     """The console on a pty."""
 
@@ -52,7 +45,7 @@ class Terminal:
         *,
         environ: Mapping[str, str] | None = None,
         size: tuple[int, int] = (80, 24),
-        program: Sequence[str] = ("-m", "ctrlrun_tui"),
+        program: Main = main,
     ) -> None:
         self.columns, self.rows = size
         self._cells = [[" "] * self.columns for _ in range(self.rows)]
@@ -64,20 +57,18 @@ class Terminal:
         ours, theirs = pty.openpty()
         self._fd = ours
         self._set_size()
-        path = os.pathsep.join([str(ROOT), str(ROOT / "tui")])
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _OWN, sys.executable, *program, *arguments],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
+        self.process = start(
+            program,
+            arguments,
             cwd=ROOT,
-            env={
+            environ={
                 **os.environ,
-                "PYTHONPATH": path,
+                "PYTHONPATH": PYTHONPATH,
                 "TERM": "xterm-256color",
                 "LANG": "C.UTF-8",
                 **(environ or {}),
             },
+            terminal=theirs,
         )
         os.close(theirs)
         self._thread = threading.Thread(target=self._read, daemon=True)

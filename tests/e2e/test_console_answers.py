@@ -10,91 +10,44 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 from ctrlrun import SQLiteStateStore
 from ctrlrun.approval import ApprovalStatus
 from ctrlrun.receipt import EventType
-from tests.e2e.terminal import DEADLINE, ROOT, Terminal
-
-PROGRAM = """
-import sys
-sys.path[:0] = [".", "tui"]
-from pathlib import Path
-import ctrlrun
-from ctrlrun.clock import utc_now
-from tests.tui.card_agent import POLICY
-
-folder = Path(sys.argv[1])
-(folder / "ctrlrun.yaml").write_text(POLICY, "utf-8")
-store = ctrlrun.SQLiteStateStore(folder / "state.db")
-control = ctrlrun.Control(ctrlrun.Policy.from_file(folder / "ctrlrun.yaml"), store)
-loses = True
-
-def act(*_, **__):
-    if loses:
-        raise TimeoutError("no response after 30s")
-    return {"id": "re_1"}
-
-def call(amount, payment):
-    arguments = {"payment_id": payment, "amount": amount, "currency": "EUR"}
-    principal = ctrlrun.Principal("refund-agent", "dana@example.com")
-    action = ctrlrun.Action("stripe.refund", arguments, principal, environment="staging")
-    try:
-        control.execute(action, act, f"refund:{payment}")
-        return "done"
-    except ctrlrun.ApprovalRequired as asked:
-        return asked.request_id
-    except ctrlrun.CTRLRunError as refusal:
-        return type(refusal).__name__
-    except TimeoutError:
-        return "lost"
-
-for line in sys.stdin:
-    words = line.split()
-    loses = words[0] == "lose"
-    approval = ctrlrun.with_approval(words[3]) if len(words) > 3 else None
-    if approval is None:
-        print(call(int(words[1]), words[2]), flush=True)
-    else:
-        with approval:
-            print(call(int(words[1]), words[2]), flush=True)
-"""
+from tests.children import ROOT, start
+from tests.e2e import asking
+from tests.e2e.terminal import DEADLINE, Terminal
 
 
 class AgentProcess:
     """An agent that calls when it is told to, and says what came of it."""
 
     def __init__(self, folder: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(folder)],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        self.process = start(
+            asking.main, [str(folder)], cwd=ROOT, environ=os.environ, streams=(PIPE, PIPE, None)
         )
 
     def call(self, *words: object) -> str:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.write(" ".join(map(str, words)).encode() + b"\n")
         self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
+        return self.process.stdout.readline().decode().strip()
 
     def close(self) -> None:
         self.process.communicate(timeout=DEADLINE)
 
 
-def console(folder: Path, size: tuple[int, int] = (80, 24), *more: str) -> Terminal:
+def console(folder: Path, *more: str) -> Terminal:
     arguments = ["--store-url", f"sqlite://{folder / 'state.db'}", "--as", "ann", *more]
-    return Terminal([*arguments, "--config", str(folder / "ctrlrun.yaml")], size=size)
+    return Terminal([*arguments, "--config", str(folder / "ctrlrun.yaml")])
 
 
 def types(folder: Path, *kinds: EventType) -> list[str]:
@@ -102,13 +55,14 @@ def types(folder: Path, *kinds: EventType) -> list[str]:
         return [str(event.type) for event in store.events() if event.type in kinds]
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
-def test_from_the_request_to_the_retry(tmp_path: Path, size: tuple[int, int]) -> None:
+def test_from_the_request_to_the_retry(tmp_path: Path) -> None:
+    """Granted in a small window, the rest in a larger one."""
     with closing(AgentProcess(tmp_path)) as agent:
         request = agent.call("do", 200_000, "txn_1")
-        with console(tmp_path, size) as terminal:
+        with console(tmp_path) as terminal:
             terminal.wait_for("EUR 2,000.00")
             grant(terminal)
+            terminal.resize(120, 40)
             assert agent.call("lose", 200_000, "txn_1", request) == "lost"
             terminal.wait_for("▲ AMBIGUOUS")
             terminal.press("1g]")  # wherever the cursor was left
@@ -257,19 +211,25 @@ def test_a_replaced_store_is_said_and_read(
 
 
 def test_read_only_a_walk_over_every_key_leaves_the_store_as_it_is(asked: Path) -> None:
-    """Every key of every view, twice over; the files are the same, byte for byte."""
+    """Every key of each view, and once those that are the whole console's, each with a code behind it.
+
+    The files are the same, byte for byte.
+    """
 
     def contents() -> dict[str, bytes]:
         return {file.name: file.read_bytes() for file in asked.glob("state.db*")}
 
     before = contents()
-    keys = "adrADvyiJ/jkgGsp[]nHwxeub?: \t\r"
-    with console(asked, (80, 24), "--read-only") as terminal:
+    own, moves, everywhere = "adrADvyiJ/snx \r", "jkgGp[]\t", "Hweub?:"
+    with console(asked, "--read-only") as terminal:
         terminal.wait_for("READ-ONLY")
         for view in "1234":
-            for key in keys:
+            terminal.press(view)
+            terminal.type(moves, 0.02)
+            for key in own + (everywhere if view == "1" else ""):
                 terminal.press(view)
-                terminal.type(key + "cfmz", 0.02)
+                terminal.type(key, 0.02)
+                terminal.press("cfmz")
                 terminal.press("\x7f" * 6)
                 time.sleep(0.12)  # an escape right before a key would be another key
                 terminal.press("\x1b")

@@ -6,27 +6,30 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from ctrlrun.state import SQLiteStateStore
+from ctrlrun_tui.__main__ import main
+from ctrlrun_tui.app import ConsoleApp
+from tests.children import Main, exec_python
 from tests.e2e.terminal import DEADLINE, Terminal
 
 GIVEN_BACK = b"\x1b[?1049l"
 """The terminal shows the shell's screen again."""
 
-CRASH = (
-    "import sys; from ctrlrun_tui.app import ConsoleApp; from ctrlrun_tui.__main__ import main;"
-    "ConsoleApp.do_bell = lambda self: int('\\x9b2J' + chr(27) + '[31m');"
-    "sys.exit(main())"
-)
-"""The console, with an error of ours under the key `b`."""
+
+def crashing(arguments: Sequence[str]) -> None:
+    """The console, with an error of ours under the key `b`."""
+    ConsoleApp.do_bell = lambda self: int("\x9b2J" + chr(27) + "[31m")  # type: ignore[attr-defined]
+    main(arguments)
 
 
 @contextmanager
-def demo(folder: Path, *, program: tuple[str, ...] = ("-m", "ctrlrun_tui")) -> Iterator[Terminal]:
+def demo(folder: Path, *, program: Main = main) -> Iterator[Terminal]:
     """A console on a demo whose folder is made in `folder`."""
     with Terminal(["--demo"], environ={"TMPDIR": str(folder)}, program=program) as terminal:
         terminal.wait_for(lambda shown: "stripe.refund" in shown and "live" in shown)
@@ -60,33 +63,53 @@ def signalled(number: int) -> Callable[[Terminal], None]:
     return lambda terminal: terminal.process.send_signal(number)
 
 
-@pytest.mark.parametrize(
-    ("end", "code", "has_terminal"),
-    [
-        pytest.param(lambda terminal: terminal.press("q"), 0, True, id="q"),
-        pytest.param(lambda terminal: terminal.press("\x11"), 0, True, id="ctrl+q"),
-        pytest.param(lambda terminal: terminal.press("\x03"), 130, True, id="ctrl+c"),
-        pytest.param(signalled(signal.SIGTERM), 143, True, id="SIGTERM"),
-        pytest.param(signalled(signal.SIGHUP), 129, True, id="SIGHUP"),
-        pytest.param(signalled(signal.SIGKILL), -9, False, id="SIGKILL"),
-        pytest.param(Terminal.hang_up, 129, False, id="window closed"),
-    ],
-)
-def test_nothing_of_a_demo_stays(
-    tmp_path: Path, end: Callable[[Terminal], None], code: int, has_terminal: bool
-) -> None:
-    with demo(tmp_path) as terminal:
+def as_program(arguments: Sequence[str]) -> None:
+    """The console as it is started, in an interpreter of its own."""
+    exec_python(["-m", "ctrlrun_tui", *arguments])
+
+
+ENDS: dict[str, tuple[Callable[[Terminal], None], int]] = {
+    "q": (lambda terminal: terminal.press("q"), 0),
+    "ctrl+q": (lambda terminal: terminal.press("\x11"), 0),
+    "ctrl+c": (lambda terminal: terminal.press("\x03"), 130),
+    "SIGTERM": (signalled(signal.SIGTERM), 143),
+    "SIGHUP": (signalled(signal.SIGHUP), 129),
+    "SIGKILL": (signalled(signal.SIGKILL), -9),
+    "window closed": (Terminal.hang_up, 129),
+}
+
+
+def has_given_back(terminal: Terminal) -> bool:
+    wait_until(lambda: GIVEN_BACK in terminal.sent)
+    return not terminal.is_raw() and b"Traceback" not in terminal.sent
+
+
+@pytest.mark.parametrize("how", ["q", "ctrl+q", "ctrl+c", "SIGTERM", "SIGHUP"])
+def test_the_terminal_is_given_back(tmp_path: Path, how: str) -> None:
+    end, code = ENDS[how]
+    SQLiteStateStore(tmp_path / "state.db").close()
+    with Terminal(["--store-url", f"sqlite://{tmp_path / 'state.db'}", "--as", "ann"]) as terminal:
+        terminal.wait_for("live")
+        assert terminal.is_raw()
+        end(terminal)
+        assert terminal.process.wait(DEADLINE) == code
+        assert has_given_back(terminal)
+
+
+@pytest.mark.parametrize("how", ["q", "SIGTERM", "SIGKILL", "window closed"])
+def test_nothing_of_a_demo_stays(tmp_path: Path, how: str) -> None:
+    """It left on its own, after a signal, and without a chance to tidy up."""
+    end, code = ENDS[how]
+    with demo(tmp_path, program=as_program if how == "q" else main) as terminal:
         end(terminal)
         assert terminal.process.wait(DEADLINE) == code
         wait_until(lambda: not processes_of(tmp_path) and not list(tmp_path.iterdir()))
-        if has_terminal:
-            wait_until(lambda: GIVEN_BACK in terminal.sent)
-            assert not terminal.is_raw()
-            assert b"Traceback" not in terminal.sent
+        if how in ("q", "SIGTERM"):
+            assert has_given_back(terminal)
 
 
 def test_an_error_of_ours_is_one_line(tmp_path: Path) -> None:
-    with demo(tmp_path, program=("-c", CRASH)) as terminal:
+    with demo(tmp_path, program=crashing) as terminal:
         terminal.press("b")
         assert terminal.process.wait(DEADLINE) == 3
         wait_until(lambda: not processes_of(tmp_path) and not list(tmp_path.iterdir()))
@@ -138,3 +161,4 @@ def test_no_bytes_from_the_terminal_end_it(tmp_path: Path) -> None:
         terminal.press("\x03")
         terminal.press("\x03")  # twice: the noise may have left a draft
         assert terminal.process.wait(DEADLINE) == 130
+        wait_until(lambda: not processes_of(tmp_path) and not list(tmp_path.iterdir()))

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import base64
 import re
-import subprocess
-import sys
 import time
 import unicodedata
+from datetime import timedelta
 from pathlib import Path
 
-from tests.e2e.terminal import ROOT, Terminal
+from ctrlrun.clock import utc_now
+from tests.children import in_child
+from tests.e2e.terminal import Terminal
+from tests.tui import hostile_agent
 
 DRIVER = re.compile(
     r"\x1b\[[0-9;]*m"  # styles
@@ -75,9 +77,7 @@ def press(terminal: Terminal, key: str) -> None:
 def test_no_byte_of_data_is_a_control(tmp_path: Path) -> None:
     folder = tmp_path / "st\x1b[2J\x1b[31m[red]\u202e"
     folder.mkdir()
-    subprocess.run(
-        [sys.executable, "-m", "tests.tui.hostile_agent", str(folder), "now"], cwd=ROOT, check=True
-    )
+    assert in_child(hostile_agent.main, folder, utc_now() - timedelta(minutes=1)) == (0, "")
     arguments = ["--store-url", f"sqlite://{folder / 'state.db'}", "--as", "alice"]
     with Terminal(
         [*arguments, "--config", str(folder / "ctrlrun.yaml")], size=(120, 40)

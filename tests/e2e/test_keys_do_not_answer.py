@@ -11,19 +11,22 @@ import random
 import re
 import sqlite3
 import string
-import subprocess
-import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ctrlrun.approval import ApprovalStatus
+from ctrlrun.clock import utc_now
 from ctrlrun.state import SQLiteStateStore
-from tests.e2e.terminal import ROOT, Terminal
+from tests.children import in_child
+from tests.e2e.terminal import Terminal
+from tests.tui import card_agent
 
 ESC = "\x1b"
 SEED = 3
@@ -63,14 +66,9 @@ class Store:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.tui.card_agent", str(tmp_path), "now"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return Store(tmp_path, json.loads(done.stdout))
+    status, said = in_child(card_agent.write, tmp_path, utc_now() - timedelta(minutes=1))
+    assert status == 0
+    return Store(tmp_path, json.loads(said))
 
 
 @contextmanager
@@ -142,50 +140,51 @@ def test_letters_typed_into_the_list_answer_nothing(store: Store) -> None:
         assert store.contents() == before
 
 
+BRACKET = f"{ESC}[200~"
+PASTES = (
+    *(("", text) for text in ("{0}", "{0}\r", "note {0} {0}", "{0}{0}{0}{0}")),
+    *((BRACKET, "{0}\r"), (BRACKET, "note {0} {0}")),
+    *((f"{BRACKET}{ESC}[A", "{0}\r"), (f"{BRACKET}x{ESC}", "{0}{0}{0}{0}")),
+)
+
+
 def test_a_paste_with_the_code_in_it_answers_nothing(store: Store) -> None:
     """Whole, without brackets, and breaking out of them; Enter included."""
     before = store.contents()
     with console(store) as terminal:
-        for opening in ("", f"{ESC}[200~", f"{ESC}[200~{ESC}[A", f"{ESC}[200~x{ESC}"):
-            for text in ("{0}", "{0}\r", "note {0} {0}", "{0}{0}{0}{0}"):
-                code = letters_of(open_card(terminal))
-                pasted = f"{opening}{text.format(code)}"
-                terminal.pause(0.5)  # quiet enough for a first character to count
-                terminal.press(f"{pasted}{ESC}[201~" if opening else pasted)
-                close_card(terminal)
-                assert store.contents() == before, pasted
+        for opening, text in PASTES:
+            code = letters_of(open_card(terminal))
+            pasted = f"{opening}{text.format(code)}"
+            terminal.pause(0.5)  # quiet enough for a first character to count
+            terminal.press(f"{pasted}{ESC}[201~" if opening else pasted)
+            close_card(terminal)
+            assert store.contents() == before, pasted
 
 
 def test_held_keys_answer_nothing(store: Store) -> None:
     before = store.contents()
     with console(store) as terminal:
-        for rate in (0.015, 0.033, 0.09):
-            for place in (0, 1, None):
-                code = letters_of(open_card(terminal))
-                key = "a" if place is None else code[place]
-                terminal.type(key, 0.66)
-                terminal.type(key * 20, rate)
-                close_card(terminal)
-                assert store.contents() == before, key
+        held = [(place, rate) for place in (0, 1) for rate in (0.015, 0.033, 0.09)]
+        for place, rate in [*held, (None, 0.033)]:
+            code = letters_of(open_card(terminal))
+            key = "a" if place is None else code[place]
+            terminal.type(key, 0.66)
+            terminal.type(key * 20, rate)
+            close_card(terminal)
+            assert store.contents() == before, (key, rate)
 
 
 def test_a_note_typed_while_ten_requests_arrive_stays_whole(store: Store) -> None:
     note = "refund was my choice, yes okay: marc confirms the zoom call."
     assert len(note) == 60
-    arrive = (
-        "import sys; sys.path[:0] = ['.', 'tui'];"
-        "from pathlib import Path; from ctrlrun.clock import utc_now;"
-        "from tests.tui.card_agent import Agent, mail;"
-        "agent = Agent(Path(sys.argv[1]), utc_now());"
-        "[agent.ask('email.send', mail(1000 + n)) for n in range(10)]"
-    )
     with console(store) as terminal:
         open_card(terminal)
         terminal.press("\t")
         terminal.wait_for("leave the field")
-        child = subprocess.Popen([sys.executable, "-c", arrive, str(store.folder)], cwd=ROOT)
-        terminal.type(note, 0.06)
-        assert child.wait(30) == 0
+        with ThreadPoolExecutor() as pool:
+            arriving = pool.submit(in_child, card_agent.ask_for_mails, store.folder, 10)
+            terminal.type(note, 0.06)
+            assert arriving.result() == (0, "")
         shown = terminal.wait_for(note[-40:])
         assert "locked" not in shown
         terminal.wait_for("27 waiting")

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ from ctrlrun.operator import ReadingDesk
 from ctrlrun.operator.stats import StatsCount
 from ctrlrun.receipt import verify_chain
 from tests.cli.helpers import ROOT, clean_environ, run
-from tests.rollout import EXAMPLE, Rollout, copy_of, make_rollout
+from tests.rollout import EXAMPLE, Rollout, enforce_anew, rehearse
 
 KEYED = {"duplicate", "in_progress", "ambiguous"}
 """What a taken key stops; all else is stopped by a grant, the policy or an approval."""
@@ -53,23 +55,44 @@ EXPECTED = {
 }
 
 
+@dataclass(frozen=True)
+class Rehearsal:
+    """Both runs of the example in one folder, and the store as the first left it."""
+
+    folder: Path
+    observed: Rollout
+    enforced: Rollout
+    printed: tuple[tuple[str, str], tuple[str, str]]
+
+
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Rollout:
+def rehearsal(tmp_path_factory: pytest.TempPathFactory) -> Rehearsal:
+    """The example, played twice."""
+    folder = tmp_path_factory.mktemp("rehearsal") / "day"
+    folder.mkdir()
+    observed, *first = rehearse(folder)
+    kept = shutil.copytree(observed.folder, folder.with_name("observed"))
+    enforced, *second = rehearse(folder, enforce=True)
+    observed = replace(observed, folder=kept)
+    return Rehearsal(folder, observed, enforced, ((first[0], first[1]), (second[0], second[1])))
+
+
+@pytest.fixture
+def observed(rehearsal: Rehearsal) -> Rollout:
     """A day on which nothing was enforced."""
-    return make_rollout(tmp_path_factory.mktemp("observed"))
+    return rehearsal.observed
+
+
+@pytest.fixture
+def again(rehearsal: Rehearsal) -> Rollout:
+    """The same day enforced on the observed day's store."""
+    return rehearsal.enforced
 
 
 @pytest.fixture(scope="module")
 def anew(tmp_path_factory: pytest.TempPathFactory) -> Rollout:
     """The same day enforced, from the beginning."""
-    return make_rollout(tmp_path_factory.mktemp("anew"), enforce=True)
-
-
-@pytest.fixture(scope="module")
-def again(observed: Rollout, tmp_path_factory: pytest.TempPathFactory) -> Rollout:
-    """The same day enforced on the observed day's store."""
-    folder = copy_of(observed, tmp_path_factory.mktemp("again") / "copy")
-    return make_rollout(folder, enforce=True)
+    return enforce_anew(tmp_path_factory.mktemp("anew"))
 
 
 # --- the figures ---------------------------------------------------------------------------------
@@ -256,28 +279,19 @@ def test_the_store_of_both_modes_is_counted_by_the_current_one(
 # --- as a program --------------------------------------------------------------------------------
 
 
-def _main(folder: Path, *arguments: str) -> tuple[int, str, str]:
+def test_enforcing_before_observing_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(EXAMPLE / "main.py"), *arguments],
-        cwd=folder,
-        env=clean_environ({"PYTHONIOENCODING": "utf-8"}),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
+        [sys.executable, str(EXAMPLE / "main.py"), "--enforce"], cwd=tmp_path, env=clean_environ()
     )
-    return done.returncode, done.stdout, done.stderr
+    assert done.returncode == 1
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_the_example_plays_both(tmp_path: Path) -> None:
-    assert _main(tmp_path, "--enforce")[0] == 1
-    code, out, err = _main(tmp_path)
-    assert (code, err) == (0, "OBSERVE MODE — nothing is enforced\n")
+def test_the_example_says_what_was_played(rehearsal: Rehearsal) -> None:
+    (out, err), (enforced, nothing) = rehearsal.printed
+    assert (err, nothing) == ("OBSERVE MODE — nothing is enforced\n", "")
     assert "would have needed approval        80" in out
-    code, out, err = _main(tmp_path, "--enforce")
-    assert (code, err) == (0, "")
-    assert "BLOCKED" in out and "     0  things done twice" in out
-    written = {path.parts[0] for path in (p.relative_to(tmp_path) for p in tmp_path.iterdir())}
-    assert written == {".ctrlrun"}
-    assert os.listdir(tmp_path / ".ctrlrun") == ["examples"]
+    assert "BLOCKED" in enforced and "     0  things done twice" in enforced
+    assert os.listdir(rehearsal.folder) == [".ctrlrun"]
+    assert os.listdir(rehearsal.folder / ".ctrlrun") == ["examples"]
     assert not (ROOT / ".ctrlrun" / "examples").exists()

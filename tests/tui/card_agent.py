@@ -1,8 +1,8 @@
 """An agent for the tests of the cards: a program of its own that writes a store, then says what.
 
-    python -m tests.tui.card_agent FOLDER [now]
+    python -m tests.tui.card_agent FOLDER
 
-Its clock starts at a fixed time, or a minute ago with `now`. FOLDER gets `ctrlrun.yaml` and `state.db`; stdout one JSON object: request ids and effect keys by
+Its clock starts at a fixed time. FOLDER gets `ctrlrun.yaml` and `state.db`; stdout one JSON object: request ids and effect keys by
 the names that the tests call them.
 """
 
@@ -137,6 +137,18 @@ def play(folder: Path, start: datetime) -> dict[str, Any]:
     return found
 
 
+def write(folder: Path, start: datetime) -> None:
+    """Write the scene, and say what it is."""
+    print(json.dumps(play(folder, start)))
+
+
+def ask_for_mails(folder: Path, number: int) -> None:
+    """Propose so many more mails, now."""
+    agent = Agent(folder, utc_now())
+    for index in range(number):
+        agent.ask("email.send", mail(1000 + index))
+    agent.store.close()
+
+
 if __name__ == "__main__":
-    begin = utc_now() - timedelta(minutes=1) if sys.argv[2:] == ["now"] else START
-    print(json.dumps(play(Path(sys.argv[1]), begin)))
+    write(Path(sys.argv[1]), START)

@@ -1,11 +1,11 @@
 """An agent whose every word is hostile: a program of its own that writes a store and its surroundings.
 
-    python -m tests.tui.hostile_agent FOLDER [now]
+    python -m tests.tui.hostile_agent FOLDER
 
 Each string of the suite stands in every place where somebody else's text can stand: action, argument
 names and values, principal, user, claims, resource, environment, effect key, error, result, answerer,
 note, event type and data, delegations, the ids of requests, the policy, and lines of the events file. The times
-are fixed, or a minute ago with `now`.
+are fixed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import yaml
 from ctrlrun import Action, Principal, SQLiteStateStore
 from ctrlrun.approval import ApprovalRequest
 from ctrlrun.authority import DelegationRecord
-from ctrlrun.clock import counted_ids, new_id, utc_now
+from ctrlrun.clock import counted_ids, new_id
 from ctrlrun.conditions import Decision
 from ctrlrun.receipt import Event, EventType, Receipt, ReceiptResult
 from tests.lib.hostile import HOSTILE
@@ -211,4 +211,4 @@ def main(folder: Path, start: datetime) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), utc_now() - timedelta(minutes=1) if sys.argv[2:] else START)
+    main(Path(sys.argv[1]), START)
