@@ -308,9 +308,9 @@ async def test_hostile_grants_stay_inert_at_every_size(office: Office, ascii_onl
             )
             office.put(number, "head" if number % 2 else text, given)
     glyphs = ASCII if ascii_only else UNICODE
-    sizes = ((60, 15), (80, 24), (120, 40), (200, 50))
+    sizes = ((60, 15), (120, 40)) if ascii_only else ((80, 24), (200, 50))
     async with at_console(office, glyphs=glyphs, no_color=ascii_only) as person:
-        for size, way in zip(sizes, ("down", "up", "down", "up"), strict=True):
+        for size, way in zip(sizes, ("down", "up"), strict=True):
             await person.resizes(size)
             for _ in range(14):
                 await person.does(way)
@@ -409,18 +409,18 @@ async def test_a_store_without_grants_has_no_such_count(tmp_path: Path) -> None:
     made.close()
 
 
-async def test_ten_thousand_delegations_are_walked_like_ten(office: Office) -> None:
+async def test_two_thousand_delegations_are_walked_like_ten(office: Office) -> None:
     def fill() -> None:
-        for number in range(10_000):
+        for number in range(2_000):
             office.put(number, "head", grant(f"bot-{number}", 1000 + number % 7))
 
     office.store.unit(fill, durable=False)
     async with at_console(office) as person:
-        assert "10,000 delegations" in person.lines[1]
+        assert "2,000 delegations" in person.lines[1]
         await person.does("bottom")
         assert "ops-*" in person.text
         await person.does("page_up", "up")
-        assert "bot-9992" in person.text
+        assert "bot-1992" in person.text
         await person.does("top")
         assert person.line("▸").endswith("amount 0..500000")
 

@@ -79,6 +79,7 @@ class ConsoleApp(FollowingApp, inherit_bindings=False):
 
     def __init__(self, sitting: Sitting, views: Mapping[str, Callable[[], Framed[None]]]) -> None:
         self.palette_now: Palette = palette_for(sitting.theme, no_color=sitting.no_color)
+        self._styled_for: set[str] = set()
         super().__init__(sitting, ansi_color=True if sitting.no_color else None)
         self.stylesheet = KeptStylesheet(variables=self.get_css_variables())
         for name, make in views.items():
@@ -315,6 +316,16 @@ class ConsoleApp(FollowingApp, inherit_bindings=False):
     def on_cursor_position(self, event: events.CursorPosition) -> None:
         """The terminal has drawn all that was written before a card asked where its cursor is."""
         self.card_memory.terminal_answered(event.time)
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Style everything anew, where that can change anything.
+
+        Textual asks for it, twice, when a view is gone to for the first time; its widgets were
+        styled as they came.
+        """
+        if self._styled_for != {self.theme}:
+            super().refresh_css(animate)
+            self._styled_for.add(self.theme)
 
     def _watch_theme(self, theme_name: str) -> None:
         super()._watch_theme(theme_name)

@@ -115,8 +115,10 @@ class Framed(Screen[T], inherit_bindings=False):
             self.is_behind = False
             self.on_store_changed()
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         """On top again, or for the first time."""
+        # No rule asks whether a screen is on top: its styles are those it was composed with.
+        event.refresh_styles = False
         self.renew_frame()
         self.catch_up()
 
