@@ -23,8 +23,10 @@ T = TypeVar("T")
 
 BUSY_PATIENCE_S = 5.0
 BUSY = "another process has held its lock for more than 5 s; try again when it is done"
-_FIRST_PAUSE_S = 0.0005
-_LONGEST_PAUSE_S = 0.01
+_FIRST_PAUSE_S = 0.002
+_LONGEST_PAUSE_S = 0.016
+"""Shorter ones let the next process in sooner, and eight of them get a third less done: each that
+gets in reads anew what the one before it wrote, and each look takes time from whoever works."""
 
 Connect = Callable[[str], sqlite3.Connection]
 """Makes the connection to a `file:` URI: the seam for a file system that fails on purpose."""
