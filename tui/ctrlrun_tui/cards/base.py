@@ -196,7 +196,7 @@ class Card(FactsCard):
         """Another screen lies over the card: its code is not on the screen."""
         self.keypad.withdraw()
 
-    def on_screen_resume(self) -> None:
+    def on_screen_resume(self, event: events.ScreenResume) -> None:
         """Back on top: the code is to be drawn anew."""
         if self.drawn is not None:
             self.renew_ask()
