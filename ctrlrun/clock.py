@@ -41,9 +41,9 @@ def since_boot() -> timedelta:
 class SteadyClock:
     """A clock that is never set back: what counts a lease that is held.
 
-    It shows what `clock` shows until that is set back, and goes on from there: beside `utc_now` by
-    the time since boot, beside another clock by the steps forward that it is seen to make. Any
-    threads may read it.
+    It shows what `clock` shows, and where that was set back, what was shown and the time since boot
+    that passed. Of `utc_now` it is known how much should have passed; of another clock that it was
+    set back shows only while it is behind. Any threads may read it.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -51,23 +51,18 @@ class SteadyClock:
         self._is_system = clock is utc_now
         self._lock = threading.Lock()
         self._boot = since_boot()
-        self._read = self._shown = clock()
+        self._shown = clock()
 
     def __call__(self) -> datetime:
         """The time."""
-        now = self._clock()
         with self._lock:
-            passed = self._passed(now)
-            self._shown = max(now, self._shown + passed)
-            return self._shown
-
-    def _passed(self, now: datetime) -> timedelta:
-        """How much time went by since the last look."""
-        if self._is_system:
+            # Read in here: a reading that another thread overtook would look like a step back.
+            now = self._clock()
             before, self._boot = self._boot, since_boot()
-            return self._boot - before
-        last, self._read = self._read, now
-        return max(now - last, timedelta(0))
+            if self._is_system or now < self._shown:
+                now = max(now, self._shown + (self._boot - before))
+            self._shown = now
+            return now
 
 
 def new_id(prefix: str) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 import ctrlrun
 from ctrlrun import clock
+from ctrlrun.clock import utc_now
 from ctrlrun.control import executing
 from ctrlrun.effect import EffectState
 from ctrlrun.errors import (
@@ -127,20 +129,32 @@ def test_the_fence(
         assert w.store.get_effect(KEY) == found[0]  # to the letter
 
 
-def set_back(w: World) -> None:
+class Time:
+    """Time that passes on the clock and since boot alike."""
+
+    def __init__(self, w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._clock = w.clock
+        self._booted = timedelta(days=2)
+        monkeypatch.setattr(clock, "since_boot", lambda: self._booted)
+
+    def passes(self, minutes: int) -> None:
+        self._clock.pass_(minutes=minutes)
+        self._booted += timedelta(minutes=minutes)
+
+
+def test_a_clock_that_is_set_back_makes_no_lease_longer(
+    world: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The clock goes on for four minutes, is set back by an hour, and goes on for two."""
-    w.clock.pass_(minutes=4)
-    assert ctrlrun.remaining(timedelta(0)) == timedelta(minutes=1)
-    w.clock.pass_(hours=-1)
-    assert ctrlrun.remaining(timedelta(0)) == timedelta(minutes=1)
-    w.clock.pass_(minutes=2)
-
-
-def test_a_clock_that_is_set_back_makes_no_lease_longer(world: Make) -> None:
     w = world()
+    time = Time(w, monkeypatch)
 
     def executor() -> None:
-        set_back(w)
+        time.passes(4)
+        assert ctrlrun.remaining(timedelta(0)) == timedelta(minutes=1)
+        w.clock.pass_(hours=-1)
+        assert ctrlrun.remaining(timedelta(0)) == timedelta(minutes=1)
+        time.passes(2)
         assert ctrlrun.remaining(timedelta(0)) == timedelta(0)
         ctrlrun.fence()
 
@@ -152,21 +166,46 @@ def test_a_lease_is_kept_alive_over_a_clock_that_is_set_back(
     world: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     w = world()
+    time = Time(w, monkeypatch)
     beats = Beats(monkeypatch)
     began = w.clock()
 
     def executor() -> None:
-        w.clock.pass_(minutes=4)
+        time.passes(4)
         with ctrlrun.keep_alive(OFTEN):
             w.clock.pass_(hours=-1)
             beats.next_two()
-            w.clock.pass_(minutes=4)
+            time.passes(4)
             beats.next_two()
             record = w.store.get_effect(KEY)
             assert record.lease_expires_at == began + timedelta(minutes=4 + 4 + 5)
             ctrlrun.fence()
 
     assert w.caught(executor=executor) is None
+
+
+@pytest.mark.parametrize("jitter", [timedelta(milliseconds=2), timedelta(seconds=30)])
+def test_a_clock_that_goes_to_and_fro_is_no_faster(
+    jitter: timedelta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    booted = timedelta(days=2)
+    monkeypatch.setattr(clock, "since_boot", lambda: booted)
+    wall = utc_now()
+    steady = clock.SteadyClock(lambda: wall)
+    began = shown = steady()
+    for step in range(200):
+        booted += timedelta(milliseconds=10)
+        wall = began + timedelta(milliseconds=10 * (step + 1)) + (jitter if step % 2 else -jitter)
+        before, shown = shown, steady()
+        assert before <= shown <= began + timedelta(milliseconds=10 * (step + 1)) + jitter
+
+
+def test_threads_that_read_a_clock_at_once_make_it_no_faster() -> None:
+    began = utc_now()
+    steady = clock.SteadyClock(lambda: datetime.now(UTC))  # any clock but the system's own
+    with ThreadPoolExecutor(8) as pool:
+        shown = max(pool.map(lambda _: max(steady() for _ in range(2_000)), range(8)))
+    assert began <= shown <= utc_now()
 
 
 def test_the_system_s_clock_is_held_to_the_time_since_boot(monkeypatch: pytest.MonkeyPatch) -> None:
