@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.approval import ApprovalRequest
@@ -148,6 +149,25 @@ async def test_small_terminals_show_the_list_and_answer_nothing(shift: Shift) ->
         assert '"txn_8"' in night.text
         short = f"{request[:8]}…"
         assert short in night.text
+
+
+@pytest.mark.parametrize(("opener", "small"), [("slash", (40, 9)), ("colon", (60, 15))])
+async def test_what_is_written_to_is_written_to_again_after_too_small_a_window(
+    shift: Shift, opener: str, small: tuple[int, int]
+) -> None:
+    """Else the letters that follow would be commands."""
+    shift.ask(shift.refund(200000, "txn_8"))
+    async with on_call(shift) as night:
+        await night.pilot.press(opener, "s")
+        written_to = night.app.focused
+        assert isinstance(written_to, Input)
+        await night.resizes(small)
+        await night.pilot.press("t")
+        await night.resizes((80, 24))
+        await night.pilot.press("u", "q")
+        assert night.app.focused is written_to
+        assert written_to.value == "suq"
+        assert night.app.is_running
 
 
 # --- lanes ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
 
 from ctrlrun_tui.actions import Action, Effect, Need
 from ctrlrun_tui.data.models import Live, Row
@@ -52,6 +53,8 @@ class Framed(Screen[T], inherit_bindings=False):
     AUTO_FOCUS = ""
 
     _lines: tuple[OneLine, ...] | None = None
+
+    _had_focus: Widget | None = None
 
     is_behind = False
     """Whether the store changed while another screen was on top."""
@@ -224,6 +227,20 @@ class Framed(Screen[T], inherit_bindings=False):
         self.app.push_screen(PaletteScreen(self))
 
     # --- size ------------------------------------------------------------------------------------
+
+    def on_resize(self) -> None:
+        """What is hidden takes no letters; shown again, it takes them as before."""
+        if self.is_covered:
+            if self.focused is not None:
+                self._had_focus = self.focused
+                self.set_focus(None)
+        elif self._had_focus is not None:
+            self.call_after_refresh(self._focus_again)
+
+    def _focus_again(self) -> None:
+        widget, self._had_focus = self._had_focus, None
+        if widget is not None and self.focused is None and not self.is_covered:
+            self.set_focus(widget)
 
     @property
     def is_covered(self) -> bool:
