@@ -60,10 +60,11 @@ class PostgresStateStore(
     neither does. Makes what is missing of tables and indexes, never the schema itself. `clock`
     returns aware times.
 
-    Raises, in this order: InvalidArgument for an empty `url`, a bad name or two that differ; MissingDependency; the
-    driver's error where nothing can be reached; InvalidArgument for a database that is not UTF8, a
-    schema that is not there, or one in which tables are to be made and may not be; SchemaMismatch
-    for another application's tables or another format. Rules: docs/stores.md.
+    Raises, in this order: InvalidArgument for an empty `url`, a bad name or two that differ;
+    MissingDependency; the driver's error where nothing can be reached; InvalidArgument for a
+    database that is not UTF8, a schema that is not there, or one in which tables are to be made and
+    may not be; SchemaMismatch for another application's tables or another format. Rules:
+    docs/stores.md.
     """
 
     def __init__(self, url: str, *, clock: Clock = utc_now, schema: str | None = None) -> None:

@@ -74,7 +74,6 @@ class Card(FactsCard):
         self.keypad = Keypad(self)
         self._refusal: Line = ()
         self._was_whole = False
-        self._left: str | None = None
         self._left_field: Widget | None = None
 
     # --- what a card does: subclasses fill this in -----------------------------------------------
@@ -180,16 +179,11 @@ class Card(FactsCard):
         super().on_live(live)
         self.renew_ask()
 
-    def on_resize(self) -> None:
+    def resized(self) -> None:
         """The terminal may have become too small to answer on, or be large enough again."""
-        if self.is_covered and self.focused is not None:
-            self._left = self.focused.id
-            self.set_focus(None)  # what nobody sees takes no letters
-        self.call_after_refresh(self._resized)
-
-    def _resized(self) -> None:
+        super().resized()
         if not self.is_covered and self.focused is None:
-            self.query_one(f"#{self._left or 'cancel'}").focus()
+            self.query_one("#cancel").focus()
         self.renew_ask()
 
     def on_screen_suspend(self) -> None:

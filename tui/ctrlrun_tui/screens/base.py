@@ -230,17 +230,17 @@ class Framed(Screen[T], inherit_bindings=False):
 
     def on_resize(self) -> None:
         """What is hidden takes no letters; shown again, it takes them as before."""
-        if self.is_covered:
-            if self.focused is not None:
-                self._had_focus = self.focused
-                self.set_focus(None)
-        elif self._had_focus is not None:
-            self.call_after_refresh(self._focus_again)
+        if self.is_covered and self.focused is not None:
+            self._had_focus = self.focused
+            self.set_focus(None)
+        self.call_after_refresh(self.resized)
 
-    def _focus_again(self) -> None:
-        widget, self._had_focus = self._had_focus, None
-        if widget is not None and self.focused is None and not self.is_covered:
-            self.set_focus(widget)
+    def resized(self) -> None:
+        """The new size is laid out."""
+        if not self.is_covered and self._had_focus is not None:
+            widget, self._had_focus = self._had_focus, None
+            if self.focused is None:
+                self.set_focus(widget)
 
     @property
     def is_covered(self) -> bool:
