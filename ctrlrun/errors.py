@@ -19,6 +19,7 @@ CTRLRunError
 ├── Suspended              raised by an executor: to be continued
 ├── IdentityError          a credential was rejected or has expired
 ├── AmbiguousWrite         nobody knows whether the store took a write
+├── StoreReplaced          another store is where this process's was
 ├── SchemaMismatch         the store's format is not one that this build knows
 ├── DamagedRow             a stored row cannot be read
 └── MissingDependency      an optional extra is not installed
@@ -219,6 +220,13 @@ class IdentityError(CTRLRunError):
 
 class AmbiguousWrite(CTRLRunError):
     """The connection broke while the store committed: the write is there whole, or not at all."""
+
+
+class StoreReplaced(CTRLRunError):
+    """The file at the store's path lacks what this process has seen there: nothing was done.
+
+    An older copy may not know what was acted on, so the process refuses it until it is restarted.
+    """
 
 
 class SchemaMismatch(CTRLRunError):

@@ -11,43 +11,31 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
 from typing import TypeVar
 
-from ctrlrun.effect import DEFAULT_LEASE, HELD_STATES, EffectRecord, EffectState
-from ctrlrun.errors import AmbiguousWrite, CTRLRunError
-from ctrlrun.state import verdicts
+from ctrlrun.effect import EffectRecord
+from ctrlrun.errors import AmbiguousWrite
 from ctrlrun.state.core import Writes
-from ctrlrun.state.postgres_session import PostgresSession, Trace
-from ctrlrun.state.rows import EFFECT_COLUMNS, column_time, effect_from
-from ctrlrun.state.session import EffectChange, Session
+from ctrlrun.state.lost_commit import (
+    AGAIN,
+    EFFECT_BY_KEY,
+    STANDS,
+    Branch,
+    Trace,
+    branch_of,
+    refusal_of,
+)
+from ctrlrun.state.postgres_session import PostgresSession
+from ctrlrun.state.rows import effect_from
+from ctrlrun.state.session import Session
 
 T = TypeVar("T")
 
 log = logging.getLogger("ctrlrun.postgres")
 
-_BY_KEY = f"SELECT {EFFECT_COLUMNS} FROM effects WHERE effect_key = ?"
 _BY_ID = "SELECT 1 FROM events WHERE event_id = ?"
 _PATIENCE_S = 5.0
 _PAUSE_S = 0.01
-
-
-class Branch(StrEnum):
-    """How a lost COMMIT was settled, as the log names it."""
-
-    NEW_OURS = "a1.row1.ours"
-    NEW_AGAIN = "a1.row2.reinsert"
-    NEW_REFUSED = "a1.row3.refuse"
-    LANDED = "a2.row1.landed"
-    AGAIN = "a2.row2.reissue"
-    REFUSED = "a2.row3.refuse"
-    EVENT_LANDED = "a3.row1.landed"
-    EVENT_AGAIN = "a3.row2.reissue"
-
-
-_STANDS = frozenset({Branch.NEW_OURS, Branch.LANDED, Branch.EVENT_LANDED})
-_AGAIN = frozenset({Branch.NEW_AGAIN, Branch.AGAIN, Branch.EVENT_AGAIN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +59,10 @@ class SettledWrites(Writes):
             return value
         branch, record = self._settle(session, lost, is_unit=is_unit)
         log.warning("a COMMIT was lost and is settled: %s", branch, extra={"branch": branch.value})
-        if branch in _STANDS:
+        if branch in STANDS:
             return value
-        if branch not in _AGAIN:
-            raise _refusal(lost.trace.change, record, self._now()) or _unknown(lost.error)
+        if branch not in AGAIN:
+            raise refusal_of(lost.trace.change, record, self._now()) or _unknown(lost.error)
         value, again = _attempt(session, work, durable=durable)
         if again is not None:
             raise _unknown(again.error) from again.error
@@ -92,9 +80,9 @@ class SettledWrites(Writes):
             if change is None:
                 found = session.row(_BY_ID, (event_id,))
                 return (Branch.EVENT_AGAIN if found is None else Branch.EVENT_LANDED), None
-            row = session.row(_BY_KEY, (change.effect_key,))
+            row = session.row(EFFECT_BY_KEY, (change.effect_key,))
         record = None if row is None else effect_from(row)
-        return _branch(change, record), record
+        return branch_of(change, record), record
 
 
 def _attempt(
@@ -128,59 +116,6 @@ def _await_end(session: PostgresSession, lost: _Lost) -> None:
         if time.monotonic() >= deadline:
             raise _unknown(lost.error) from lost.error
         time.sleep(_PAUSE_S)
-
-
-def _branch(change: EffectChange, record: EffectRecord | None) -> Branch:
-    if not change.before:
-        if record is None:
-            return Branch.NEW_AGAIN
-        return Branch.NEW_OURS if _is_what_was_made(change, record) else Branch.NEW_REFUSED
-    if record is None:
-        return Branch.REFUSED
-    own = record.action_id == change.action_id
-    if own and record.state == change.state:
-        # A step may end where it began, and anybody who asks makes a lapsed lease ambiguous: then
-        # the time tells whether it was this transaction.
-        is_plain = change.state not in change.before and change.state != EffectState.AMBIGUOUS
-        if is_plain or column_time(record.updated_at) == change.at:
-            return Branch.LANDED
-    if record.state in change.before and (own or change.renews):
-        return Branch.AGAIN
-    return Branch.REFUSED
-
-
-def _is_what_was_made(change: EffectChange, record: EffectRecord) -> bool:
-    """Whether the row is the one that the transaction made, down to its times."""
-    made = change.record
-    return (
-        made is not None
-        and (record.effect_key, record.action_id, record.attempt)
-        == (made.effect_key, change.action_id, made.attempt)
-        and record.state == change.state
-        and record.created_at == made.created_at
-        and column_time(record.updated_at) == change.at
-        and record.lease_expires_at
-        == (made.lease_expires_at if record.state in HELD_STATES else None)
-    )
-
-
-def _refusal(
-    change: EffectChange | None, record: EffectRecord | None, now: datetime
-) -> CTRLRunError | None:
-    """What the record that stands now says to the call; nothing is written for it."""
-    if change is None:
-        return None
-    key, action_id = change.effect_key, change.action_id
-    if not change.before or change.renews:
-        lease = verdicts.reserve(record, key, action_id, DEFAULT_LEASE, now)
-        return lease.refusal
-    judges = {
-        EffectState.EXECUTING: lambda: verdicts.begin(record, key, action_id, now),
-        EffectState.COMMITTED: lambda: verdicts.commit(record, key, action_id, now),
-        EffectState.FAILED: lambda: verdicts.fail(record, key, action_id, now, ""),
-        EffectState.AMBIGUOUS: lambda: verdicts.lose(record, key, action_id, now, ""),
-    }
-    return judges[EffectState(change.state)]().refusal
 
 
 def _unknown(error: Exception) -> AmbiguousWrite:

@@ -7,10 +7,10 @@ stand between transactions. Loads the driver when the first connection is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ctrlrun.errors import InvalidArgument, MissingDependency
+from ctrlrun.state.lost_commit import Trace
 from ctrlrun.state.postgres_dialect import spelled
 from ctrlrun.state.session import EffectChange, Row, Session, Values
 
@@ -40,30 +40,6 @@ def driver() -> Any:
     except ImportError as error:
         raise MissingDependency("psycopg", "postgres") from error
     return psycopg
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """What a transaction is known by: the step of its effect, and the last event it appended.
-
-    `new` is the record that the first step made; `change` runs from what stood before the
-    transaction to what stands after it.
-    """
-
-    change: EffectChange | None = None
-    event_id: int | None = None
-
-    def with_change(self, change: EffectChange) -> Trace:
-        """A further step of the same effect; another effect's changes nothing."""
-        first = self.change
-        if first is None:
-            return replace(self, change=change)
-        if first.effect_key != change.effect_key:
-            return self
-        return replace(
-            self,
-            change=replace(change, before=first.before, record=first.record, renews=first.renews),
-        )
 
 
 class PostgresSession(Session):
@@ -187,7 +163,7 @@ class PostgresSession(Session):
     def insert(self, sql: str, values: Values, key: str) -> Sequence[int]:
         rows = self.execute(f"{sql} RETURNING {key}", values).fetchall()
         numbers = [int(row[0]) for row in rows]
-        self.trace = replace(self.trace, event_id=numbers[-1])
+        self.trace = self.trace.with_event(numbers[-1], values)
         return numbers
 
     def execute(self, sql: str, values: Values = ()) -> psycopg.Cursor[Any]:

@@ -14,8 +14,9 @@ from ctrlrun.authority import DelegationChanges, DelegationRow
 from ctrlrun.state.delegations import DelegationReads
 from ctrlrun.state.rows import DELEGATION_COLUMNS, text_of
 from ctrlrun.state.session import Row, Session
+from ctrlrun.state.sqlite_files import Identity
 from ctrlrun.state.sqlite_schema import CHANGES_TABLE, CHANGES_TRIGGERS
-from ctrlrun.state.sqlite_session import Identity, SQLiteSession
+from ctrlrun.state.sqlite_session import SQLiteSession
 
 _COLUMNS = ", ".join(f"d.{name}" for name in DELEGATION_COLUMNS.split(", "))
 _SCHEMA = "PRAGMA schema_version"

@@ -15,10 +15,10 @@ from pathlib import Path
 from ctrlrun.errors import InvalidArgument, StoreNotFound
 from ctrlrun.state import schema
 from ctrlrun.state.schema import Found
+from ctrlrun.state.sqlite_files import Identity
 from ctrlrun.state.sqlite_session import (
     BUSY,
     Connect,
-    Identity,
     is_busy,
     open_connection,
     patiently,
@@ -77,6 +77,51 @@ def require_file(path: Path) -> None:
         )
 
 
+def check_one_name(path: Path) -> None:
+    """InvalidArgument for a file that others may open under another name.
+
+    SQLite names the write-ahead log after the path, so one file under two names has two logs, and
+    each loses what is in the other.
+    """
+    real = os.path.realpath(path)
+    links = os.stat(real).st_nlink
+    if links > 1 and links > 1 + _unfinished_links(real):
+        raise InvalidArgument(
+            f"{str(path)!r} is a file with {links} names (hard links), and writing it under two "
+            "of them loses data; remove the others, or copy the file and open the copy"
+        )
+    if _is_mount_point(real):
+        raise InvalidArgument(
+            f"{str(path)!r} is mounted as a single file, so the write-ahead log beside it is not "
+            "shared with whoever opens it elsewhere; mount its folder instead"
+        )
+
+
+def _unfinished_links(real: str) -> int:
+    """How many names of the file are those under which a new store is made: they are to go."""
+    which = os.stat(real).st_ino
+    with os.scandir(os.path.dirname(real)) as entries:
+        return sum(
+            entry.inode() == which
+            for entry in entries
+            if entry.name.startswith(".ctrlrun-") and entry.name.endswith(".new")
+        )
+
+
+def _is_mount_point(real: str) -> bool:
+    """Whether a file is mounted at the path, as Linux tells."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except OSError:
+        return False
+    # The fifth field, in which spaces, tabs, line ends and backslashes are written as `\\040`.
+    mounted = os.fsencode(real)
+    escaped = b"".join(
+        b"\\%03o" % byte if byte in b" \t\n\\" else bytes([byte]) for byte in mounted
+    )
+    return any(line.split(b" ")[4] == escaped for line in lines if line.count(b" ") > 4)
+
+
 def uri(path: Path, mode: str) -> str:
     """The URI under which SQLite opens the file: `ro`, or `rw`, which never creates one."""
     return f"{path.absolute().as_uri()}?mode={mode}"
@@ -125,6 +170,16 @@ def applied_extensions(connection: sqlite3.Connection, found: Found) -> frozense
         return frozenset()
     rows = connection.execute("SELECT extension_id FROM schema_extensions").fetchall()
     return frozenset(str(name) for (name,) in rows)
+
+
+def opened(connection: sqlite3.Connection) -> sqlite3.Connection:
+    """The connection, once SQLite has opened its files; closed when it cannot."""
+    try:
+        patiently(lambda: connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall())
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 @contextlib.contextmanager

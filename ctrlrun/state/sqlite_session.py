@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sqlite3
 import time
@@ -11,12 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from ctrlrun.effect import escape_surrogates
-from ctrlrun.errors import InvalidArgument
+from ctrlrun.errors import InvalidArgument, StoreReplaced
+from ctrlrun.state import sqlite_files
 from ctrlrun.state.dialect import Filter, Order
-from ctrlrun.state.session import Row, Session, Values
+from ctrlrun.state.lost_commit import Trace
+from ctrlrun.state.session import EffectChange, Row, Session, Values
+from ctrlrun.state.sqlite_files import Head, Identity, Place, StoreFiles
 from ctrlrun.state.sqlite_tally import FACTS, TALLY_INDEX
 
 T = TypeVar("T")
@@ -30,9 +32,6 @@ gets in reads anew what the one before it wrote, and each look takes time from w
 
 Connect = Callable[[str], sqlite3.Connection]
 """Makes the connection to a `file:` URI: the seam for a file system that fails on purpose."""
-
-Identity = tuple[int, int]
-"""Which file: its device and inode."""
 
 Check = Callable[[sqlite3.Connection, Identity | None], None]
 """Looks at a new connection, and may refuse it."""
@@ -48,6 +47,9 @@ _OF_A_CONNECTION = frozenset(
 """What a connection may keep of a disk that failed once: the next call opens another one."""
 
 _serials = count(1)
+
+_HEAD = "SELECT seq, hash FROM receipt_chain WHERE id = 1"
+_HASH_AT = "SELECT hash FROM receipts WHERE seq = ?"
 
 _KEY_INDEXES = (
     "x_events_by_action",
@@ -85,8 +87,9 @@ def renamed(error: sqlite3.Error, message: str) -> sqlite3.Error:
     return said
 
 
-def patiently(run: Callable[[], T]) -> T:
-    """`run`, repeated while another process holds the lock, for 5 s; then its error.
+def patiently(run: Callable[[], T], deadline: float | None = None) -> T:
+    """`run`, repeated while another process holds the lock, for 5 s or until `deadline`; then its
+    error.
 
     SQLite's own handler looks again every 100 ms: with eight busy processes some would wait in vain
     beside a lock that was free many times.
@@ -96,7 +99,8 @@ def patiently(run: Callable[[], T]) -> T:
     except sqlite3.OperationalError as error:
         if not is_busy(error):
             raise
-    deadline = time.monotonic() + BUSY_PATIENCE_S
+    if deadline is None:
+        deadline = time.monotonic() + BUSY_PATIENCE_S
     pause = _FIRST_PAUSE_S
     while True:
         time.sleep(pause)
@@ -111,30 +115,54 @@ def patiently(run: Callable[[], T]) -> T:
 class SQLiteSession(Session):
     """One thread's connection to one file.
 
-    `target` is the URI of the file at `path`; `check` is asked about each new connection.
+    `target` is the URI of the file at `place`; `check` is asked about each new connection. One that
+    `writes` is held to the files at the place: before each use and after each durable commit.
     """
+
+    is_traced = True
 
     def __init__(
         self,
         target: str,
-        path: str,
+        place: Place,
         connect: Connect,
         durability: str | None,
         check: Check,
+        *,
+        writes: bool,
     ) -> None:
         # Before anything can fail: `__del__` looks at it.
         self._connection: sqlite3.Connection | None = None
         super().__init__()
         self._target = target
-        self._path = path
+        self._place = place
+        self._path = place.path
         self._make = connect
         self._durability = durability
         self._check = check
+        self._writes = writes
         self._synchronous = ""
-        self._identity: Identity | None = None
+        self._files: StoreFiles | None = None
+        self._holds_write_lock = False
         self._serial = 0
+        self.trace = Trace()
 
     # --- the connection --------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        try:
+            if self._writes and not self.active and not self.files.in_place():
+                self.reopen()
+        except BaseException:
+            self._lock.release()
+            raise
+        return self
+
+    @property
+    def path(self) -> str:
+        """Where the store is."""
+        return self._path
 
     @property
     def connected(self) -> bool:
@@ -147,37 +175,108 @@ class SQLiteSession(Session):
         return self._connection
 
     @property
+    def files(self) -> StoreFiles:
+        """The files that the connection opened."""
+        assert self._files is not None
+        return self._files
+
+    @property
     def identity(self) -> Identity | None:
         """Which file the connection leads to."""
-        return self._identity
+        return None if self._files is None else self._files.database
 
     def connect(self) -> None:
+        deadline = time.monotonic() + BUSY_PATIENCE_S
+        while not self._connect():
+            if time.monotonic() >= deadline:
+                raise _busy(
+                    f"cannot open {self._path!r}: its files were replaced, and other threads still "
+                    "use the old ones"
+                )
+            time.sleep(_FIRST_PAUSE_S)
+
+    def _connect(self) -> bool:
+        """Connect to the files that are there now; False when those moved meanwhile."""
         connection = self._make(self._target)
+        files = sqlite_files.join(self._place, self, connection)
+        if files is None:
+            return False
         try:
-            self._identity = file_identity(self._path)
             self._synchronous = ""
-            self._check(connection, self._identity)
+            self._check(connection, files.database)
+            settled = sqlite_files.settle(files)
+            if settled:
+                self._check_head(connection)
         except BaseException:
-            connection.close()
+            sqlite_files.leave(files, self, connection)
             raise
+        if not settled:
+            sqlite_files.leave(files, self, connection)
+            return False
         self._serial = next(_serials)
-        self._connection = connection
+        self._connection, self._files = connection, files
+        return True
+
+    def _check_head(self, connection: sqlite3.Connection) -> None:
+        """StoreReplaced where the file lacks the last receipt that this process has seen there."""
+        seen = sqlite_files.head_seen_at(self._place) if self._writes else None
+        if seen is None or seen[0] == 0:
+            return
+        found = connection.execute(_HASH_AT, (seen[0],)).fetchone()
+        if found != (seen[1],):
+            raise StoreReplaced(
+                f"{self._path!r} is another store than the one that this process worked with: it "
+                f"lacks receipt {seen[0]}, so it may not know what was done; look at what replaced "
+                "it, then restart the process"
+            )
 
     def disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        files, self._files = self._files, None
+        if connection is not None and files is not None:
+            if self._holds_write_lock:
+                self._release_write_lock(files)
+            sqlite_files.leave(files, self, connection)
+
+    def reopen(self) -> None:
+        """Leave files that were replaced, with all threads of the process, and open what is there.
+
+        Raises StoreNotFound where nothing is, StoreReplaced where it is an older store.
+        """
+        sqlite_files.leave_together(self.files)
+        self.disconnect()
+        self.connect()
+
+    def in_place(self) -> bool:
+        """Whether what was written last is in the files at the store's path."""
+        return self._files is not None and self._files.in_place()
+
+    def head_seen(self) -> Head | None:
+        """The head of the chain in the files of the connection, unless another thread uses it."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            if self._connection is None or self.active:
+                return None
+            row = self._connection.execute(_HEAD).fetchone()
+        except sqlite3.Error:
+            return None
+        finally:
+            self._lock.release()
+        is_head = row is not None and isinstance(row[0], int) and isinstance(row[1], str)
+        return (row[0], row[1]) if is_head else None
 
     def token(self) -> object:
-        """Counts what others commit and what this connection did, in this very file."""
-        identity = file_identity(self._path)
-        if identity != self._identity and not self.active:
+        """Counts what others commit and what this connection did, in these very files."""
+        if not self.active and not self.in_place():
+            if self._files is not None:
+                sqlite_files.leave_together(self._files)
             self.disconnect()
-            if identity is None:
+            if sqlite_files.identity_of(self._path) is None:
                 return None
             self.connect()
         version = self.rows("PRAGMA data_version")[0][0]
-        return (identity, self._serial, version, self.connection.total_changes)
+        return (self.identity, self._serial, version, self.connection.total_changes)
 
     def is_indexed(self) -> bool:
         """Looks each time: a writer may add them while a reader is open."""
@@ -205,20 +304,44 @@ class SQLiteSession(Session):
         return self.connection.in_transaction
 
     def begin(self, *, durable: bool) -> None:
-        connection = self.connection
         wanted = "FULL" if self._is_full(durable=durable) else "NORMAL"
         try:
-            if connection.in_transaction:  # an interrupt fell between two of our steps
-                connection.execute("ROLLBACK")
-            if wanted != self._synchronous:
-                # The first statement of a connection reads the schema, and may have to wait for it.
-                patiently(lambda: connection.execute(f"PRAGMA synchronous={wanted}"))
-                self._synchronous = wanted
-            patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+            self._begin(wanted)
+            while not self.files.in_place():
+                self.rollback()
+                self.reopen()
+                self._begin(wanted)
         except sqlite3.Error as error:
             raise self._named("write", error) from error
         self.active = True
         self.broken = None
+        self.trace = Trace()
+
+    def _begin(self, synchronous: str) -> None:
+        """Take the write lock of our programs, then SQLite's, within 5 s in all."""
+        connection, files = self.connection, self.files
+        deadline = time.monotonic() + BUSY_PATIENCE_S
+        if connection.in_transaction:  # an interrupt fell between two of our steps
+            connection.execute("ROLLBACK")
+        if not self._holds_write_lock:
+            if not files.writer.acquire(timeout=BUSY_PATIENCE_S):
+                raise _busy(BUSY)
+            self._holds_write_lock = True
+        try:
+            patiently(lambda: _take_write(files), deadline)
+            if synchronous != self._synchronous:
+                # A connection's first statement reads the schema, and may have to wait for it.
+                patiently(lambda: connection.execute(f"PRAGMA synchronous={synchronous}"), deadline)
+                self._synchronous = synchronous
+            patiently(lambda: connection.execute("BEGIN IMMEDIATE"), deadline)
+        except BaseException:
+            self._release_write_lock(files)
+            raise
+
+    def _release_write_lock(self, files: StoreFiles) -> None:
+        self._holds_write_lock = False
+        files.give_write_back()
+        files.writer.release()
 
     def _is_full(self, *, durable: bool) -> bool:
         return durable if self._durability is None else self._durability == "full"
@@ -232,6 +355,7 @@ class SQLiteSession(Session):
             patiently(lambda: connection.execute("COMMIT"))
         except sqlite3.Error as error:
             raise self._named("write", error) from error
+        self._release_write_lock(self.files)
         self.active = False
 
     def rollback(self) -> None:
@@ -243,8 +367,13 @@ class SQLiteSession(Session):
         except sqlite3.Error:
             self.disconnect()
         finally:
+            if self._holds_write_lock:
+                self._release_write_lock(self.files)
             self.active = False
             self.broken = None
+
+    def note_effect(self, change: EffectChange) -> None:
+        self.trace = self.trace.with_change(change)
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -252,6 +381,7 @@ class SQLiteSession(Session):
         cursor = self.execute(sql, values)
         last = cursor.lastrowid
         assert last is not None
+        self.trace = self.trace.with_event(last, values)
         # Nobody else writes meanwhile, so the rows of one statement have numbers without a gap.
         return range(last - cursor.rowcount + 1, last + 1)
 
@@ -308,13 +438,17 @@ class SQLiteSession(Session):
         return renamed(error, f"cannot {what} {self._path!r}: {error}")
 
 
-def file_identity(path: str) -> Identity | None:
-    """Which file stands at the path."""
+def _take_write(files: StoreFiles) -> None:
     try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+        files.take_write()
+    except BlockingIOError:
+        raise _busy("database is locked") from None
+
+
+def _busy(message: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(message)
+    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_BUSY, "SQLITE_BUSY"
+    return error
 
 
 def _text_or_bytes(data: bytes) -> str | bytes:
