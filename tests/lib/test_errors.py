@@ -32,6 +32,7 @@ from ctrlrun.errors import (
     PolicyError,
     SchemaMismatch,
     StoreNotFound,
+    StoreReplaced,
     Suspended,
 )
 from tests.cases import walk
@@ -51,6 +52,7 @@ EXAMPLES: list[tuple[CTRLRunError, dict[str, Any]]] = [
     ),
     (IdentityError("m"), {}),
     (AmbiguousWrite("m"), {}),
+    (StoreReplaced("m"), {}),
     (
         ActionDenied("m", reason="rule[0]", action_id="act_1"),
         {"reason": "rule[0]", "action_id": "act_1"},
