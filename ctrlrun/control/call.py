@@ -20,6 +20,7 @@ from ctrlrun.errors import (
     CTRLRunError,
     DuplicateEffect,
     LeaseLost,
+    Suspended,
 )
 from ctrlrun.policy import Evaluation, Policy
 from ctrlrun.sinks import EventSink
@@ -140,5 +141,12 @@ class Outcome:
     def fenced(self) -> LeaseLost | None:
         """The fence's word that nothing was sent, where that is what the call ends with."""
         if self.state is EffectState.FAILED and isinstance(self.raised, LeaseLost):
+            return self.raised
+        return None
+
+    @property
+    def suspended(self) -> Suspended | None:
+        """The word that the remote answers later, where that is what the call ends with."""
+        if self.state is EffectState.EXECUTING and isinstance(self.raised, Suspended):
             return self.raised
         return None

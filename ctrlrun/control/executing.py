@@ -18,8 +18,9 @@ from ctrlrun.control.ambient import presenting
 from ctrlrun.control.call import Call, Outcome, Settings, Start
 from ctrlrun.control.evidence import described, message_of
 from ctrlrun.control.holding import see_holder
+from ctrlrun.control.nesting import moment, raised_inside
 from ctrlrun.effect import EffectRecord, EffectState, Reservation
-from ctrlrun.errors import CTRLRunError, InvalidArgument, LeaseLost
+from ctrlrun.errors import CTRLRunError, InvalidArgument, LeaseLost, NotExecuted, Suspended
 
 log = logging.getLogger("ctrlrun.control")
 
@@ -42,6 +43,7 @@ class Running:
         self._store = settings.store
         self._clock = settings.clock
         self._steady = SteadyClock(settings.clock)
+        self._began = moment()
         self._over = False
         self._passed = start.resumed  # what was sent before the suspension is not unsent
         self._lost: str | None = None
@@ -140,17 +142,33 @@ class Running:
             return "lapsed"
         return until
 
-    def outcome_of(self, lost: LeaseLost) -> Outcome:
-        """FAILED when the fence of this very attempt stopped it before anything; else nobody knows.
+    def outcome_of(self, error: BaseException) -> Outcome:
+        """What the exception that ended the executor says about this attempt.
+
+        What a call inside raised says nothing about this one, which may have acted before.
+        """
+        inside = raised_inside(error, self._began)
+        if inside is not None:
+            told = f"{described(error)} (raised by the call of {inside} inside this one)"
+            return Outcome(EffectState.AMBIGUOUS, error=told, raised=error)
+        if isinstance(error, Suspended):
+            return Outcome(EffectState.EXECUTING, raised=error)
+        if isinstance(error, LeaseLost):
+            failed = self._stopped_by(error)
+        else:
+            failed = isinstance(error, NotExecuted)
+        if failed:
+            return Outcome(EffectState.FAILED, error=message_of(error), raised=error)
+        return Outcome(EffectState.AMBIGUOUS, error=described(error), raised=error)
+
+    def _stopped_by(self, lost: LeaseLost) -> bool:
+        """Whether the fence of this very attempt stopped it before anything was sent.
 
         The fence of another call says nothing about this one, not even where key and attempt are
         the same: that of another store. After a fence that passed, or a suspension, something may
         have gone out.
         """
-        own = any(raised is lost for raised in self._raised)
-        if own and not self._passed:
-            return Outcome(EffectState.FAILED, error=message_of(lost), raised=lost)
-        return Outcome(EffectState.AMBIGUOUS, error=described(lost), raised=lost)
+        return not self._passed and any(raised is lost for raised in self._raised)
 
 
 def _why_lost(record: EffectRecord | None, mine: Reservation, now: datetime) -> str | None:

@@ -16,14 +16,15 @@ from ctrlrun.control import observe
 from ctrlrun.control.ambient import presented_approval
 from ctrlrun.control.call import PRINCIPAL_EXPIRED, Call, Hook, Outcome, Settings, Start
 from ctrlrun.control.denial import deny, grants_event, judge
-from ctrlrun.control.evidence import described, message_of, plain_result
+from ctrlrun.control.evidence import plain_result
 from ctrlrun.control.executing import Running, executing
+from ctrlrun.control.nesting import marked
 from ctrlrun.control.outcome import record_outcome
 from ctrlrun.control.requests import answered_before, ask_person
 from ctrlrun.control.reserving import reserve_and_begin
 from ctrlrun.control.suspension import suspend
 from ctrlrun.effect import EffectState, check_lease, unrepresentable
-from ctrlrun.errors import InvalidArgument, LeaseLost, NotExecuted, Suspended
+from ctrlrun.errors import InvalidArgument
 from ctrlrun.policy import Evaluation
 from ctrlrun.receipt import EventType, Receipt
 
@@ -41,11 +42,12 @@ def protected_call(
     """One protected call, end to end; how it can end otherwise is what the steps raise."""
     check_executor(settings, executor)
     call = normalize(settings, action, effect_key, lease, hook)
-    evaluation = decide(settings, call)
-    approval_id = approve(settings, call, evaluation)
-    start = reserve(settings, call, evaluation, approval_id)  # on disk when this returns
-    outcome = execute(settings, call, start, executor)  # the executor is called in there alone
-    return record(settings, call, start, outcome)
+    with marked(call.action.name):
+        evaluation = decide(settings, call)
+        approval_id = approve(settings, call, evaluation)
+        start = reserve(settings, call, evaluation, approval_id)  # on disk when this returns
+        outcome = execute(settings, call, start, executor)  # the executor is called in there alone
+        return record(settings, call, start, outcome)
 
 
 def normalize(
@@ -119,19 +121,13 @@ def reserve(
 
 
 def execute(settings: Settings, call: Call, start: Start, executor: Executor) -> Outcome:
-    """Step 5: call the executor. Only NotExecuted means that nothing happened."""
+    """Step 5: call the executor. Only its own NotExecuted means that nothing happened."""
     running = Running(settings, call, start)
     try:
         with executing(running):
             returned = executor()
-    except Suspended as suspended:
-        return Outcome(EffectState.EXECUTING, raised=suspended)
-    except LeaseLost as lost:
-        return running.outcome_of(lost)
-    except NotExecuted as refused:
-        return Outcome(EffectState.FAILED, error=message_of(refused), raised=refused)
-    except BaseException as lost:
-        return Outcome(EffectState.AMBIGUOUS, error=described(lost), raised=lost)
+    except BaseException as error:
+        return running.outcome_of(error)
     try:
         return Outcome(EffectState.COMMITTED, result=plain_result(returned))
     except BaseException as interrupt:  # it happened all the same: recorded, then raised
@@ -140,8 +136,8 @@ def execute(settings: Settings, call: Call, start: Start, executor: Executor) ->
 
 def record(settings: Settings, call: Call, start: Start, outcome: Outcome) -> Receipt:
     """Step 6: write the outcome, its event and its receipt; raise what the executor raised."""
-    if isinstance(outcome.raised, Suspended):
-        suspend(settings, call, start, outcome.raised)
+    if outcome.suspended is not None:
+        suspend(settings, call, start, outcome.suspended)
     return record_outcome(settings, call, start, outcome)
 
 

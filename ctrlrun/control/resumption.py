@@ -13,6 +13,7 @@ from ctrlrun.control.denial import approver_of, grants_event, weigh
 from ctrlrun.control.holding import note_holder
 from ctrlrun.control.journal import Ledger
 from ctrlrun.control.kernel import Executor, check_environment, check_executor, execute, record
+from ctrlrun.control.nesting import marked
 from ctrlrun.control.observe import resumed_block
 from ctrlrun.effect import Reservation
 from ctrlrun.errors import AmbiguousEffect, InvalidArgument
@@ -66,9 +67,10 @@ def resume(settings: Settings, continuation: str | bytes, executor: Executor) ->
 
     taken = taking.write(take, durable=True)
     call = _call(settings, taken)
-    start = _start(settings, taken)
-    outcome = execute(settings, call, start, executor)
-    return record(settings, call, start, outcome)
+    with marked(call.action.name):
+        start = _start(settings, taken)
+        outcome = execute(settings, call, start, executor)
+        return record(settings, call, start, outcome)
 
 
 def _token(continuation: str | bytes) -> str:

@@ -1,0 +1,47 @@
+"""Which exceptions a protected call has raised: the word of a call inside is not its caller's.
+
+An executor that lets through what a call inside it raised has said nothing about its own effect, and
+may have acted before. Each call marks what it raises, so that the executor around it can tell that
+from an exception of its own, also when a thread without the context, or another process, made the
+call inside.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_MARK = "_ctrlrun_raised_by"
+_moments = itertools.count(1)
+
+
+def moment() -> int:
+    """A number greater than all that were handed out before in this process."""
+    return next(_moments)
+
+
+@contextmanager
+def marked(action: str) -> Iterator[None]:
+    """Mark what is raised inside as raised by a protected call of `action`."""
+    try:
+        yield
+    except BaseException as error:
+        # Each call that it leaves puts its mark over the one before. A plain tuple: the exception
+        # may be pickled to where nobody has this package.
+        error.__dict__[_MARK] = (action, os.getpid(), moment())
+        raise
+
+
+def raised_inside(error: BaseException, since: int) -> str | None:
+    """The action whose call raised `error` after the moment `since`; None if no call did.
+
+    An exception that left an earlier call and is raised anew, such as one that a module keeps, is
+    the word of whoever raises it.
+    """
+    mark: tuple[str, int, int] | None = error.__dict__.get(_MARK)
+    if mark is None:
+        return None
+    action, pid, left_at = mark
+    return action if pid != os.getpid() or left_at > since else None
