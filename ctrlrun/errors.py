@@ -159,10 +159,13 @@ class DuplicateEffect(CTRLRunError):
 
 
 class AmbiguousEffect(CTRLRunError):
-    """Nobody knows whether the effect happened; no retry until it is resolved."""
+    """Nobody knows whether the effect happened; no retry until it is resolved.
+
+    ``effect_key`` is None for a call without a key.
+    """
 
     def __init__(
-        self, message: str | None = None, *, effect_key: str, action_id: str | None = None
+        self, message: str | None = None, *, effect_key: str | None, action_id: str | None = None
     ) -> None:
         super().__init__(message or effect_key)
         self.effect_key = effect_key

@@ -130,12 +130,16 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an executor: `raised` is its exception, `error` that exception's text."""
+    """What became of an executor: `raised` is its exception, `error` that exception's text.
+
+    `deferred` says that it returned work that may run yet: no remote can tell what became of that.
+    """
 
     state: EffectState
     result: Any = None
     error: str | None = None
     raised: BaseException | None = None
+    deferred: bool = False
 
     @property
     def fenced(self) -> LeaseLost | None:

@@ -14,6 +14,7 @@ from ctrlrun.authority import Authority, Delegation, Grant
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.control import kernel, resumption
 from ctrlrun.control.call import Hook, Settings
+from ctrlrun.control.deferred import check_synchronous
 from ctrlrun.control.denial import deny_unkeyed, judge
 from ctrlrun.control.identifying import Identifying
 from ctrlrun.effect import DEFAULT_LEASE, check_lease
@@ -168,7 +169,8 @@ class Control:
         `effect_key` names the one consequence that may happen once. Returns the receipt. Raises
         ActionDenied (AuthorityDenied when no grant covers it), IdentityError, ApprovalRequired, ApprovalMismatch, DuplicateEffect or
         AmbiguousEffect when refused, and whatever the executor raised: after NotExecuted the
-        effect is FAILED and may be retried, after anything else it is AMBIGUOUS
+        effect is FAILED and may be retried, after anything else it is AMBIGUOUS. So it is, with
+        AmbiguousEffect, when the executor returns an awaitable or a generator
         (docs/pipeline.md).
         """
         hook = hook_of(reconcile, reconcile_eagerly)
@@ -250,6 +252,7 @@ def hook_of(reconcile: Callable[[str], object] | None, eager: bool) -> Hook | No
         return None
     if not callable(reconcile):
         raise InvalidArgument(f"reconcile must be callable with an effect key, not {reconcile!r}")
+    check_synchronous("reconcile", reconcile)
     return Hook(reconcile, eager)
 
 
@@ -270,6 +273,8 @@ def _check_parts(policy: object, store: object, approvals: object, clock: object
         raise InvalidArgument(
             f"approvals must be an ApprovalProvider, not {type(approvals).__name__}"
         )
+    check_synchronous("the request of approvals", getattr(approvals, "request", None))
+    check_synchronous("the wait of approvals", getattr(approvals, "wait", None))
     if not callable(clock):
         raise InvalidArgument("clock must be callable")
 
@@ -279,6 +284,7 @@ def _check_callers(identity: object, authority: object) -> None:
         raise InvalidArgument(
             f"identity must be an IdentityProvider, not {type(identity).__name__}"
         )
+    check_synchronous("the resolve of identity", getattr(identity, "resolve", None))
     if authority is not None and not isinstance(authority, Authority):
         raise InvalidArgument(f"authority must be an Authority, not {type(authority).__name__}")
 
@@ -288,6 +294,8 @@ def _checked_sinks(sinks: Iterable[EventSink]) -> tuple[EventSink, ...]:
     for sink in checked:
         if not callable(getattr(sink, "on_event", None)):
             raise InvalidArgument(f"a sink has on_event and on_receipt; {sink!r} has not")
+        check_synchronous("a sink's on_event", sink.on_event)
+        check_synchronous("a sink's on_receipt", getattr(sink, "on_receipt", None))
     return checked
 
 

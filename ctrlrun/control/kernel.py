@@ -15,6 +15,7 @@ from ctrlrun.conditions import Decision
 from ctrlrun.control import observe
 from ctrlrun.control.ambient import presented_approval
 from ctrlrun.control.call import PRINCIPAL_EXPIRED, Call, Hook, Outcome, Settings, Start
+from ctrlrun.control.deferred import close_deferred, deferred_result
 from ctrlrun.control.denial import deny, grants_event, judge
 from ctrlrun.control.evidence import plain_result
 from ctrlrun.control.executing import Running, executing
@@ -24,7 +25,7 @@ from ctrlrun.control.requests import answered_before, ask_person
 from ctrlrun.control.reserving import reserve_and_begin
 from ctrlrun.control.suspension import suspend
 from ctrlrun.effect import EffectState, check_lease, unrepresentable
-from ctrlrun.errors import InvalidArgument
+from ctrlrun.errors import AmbiguousEffect, InvalidArgument
 from ctrlrun.policy import Evaluation
 from ctrlrun.receipt import EventType, Receipt
 
@@ -128,10 +129,32 @@ def execute(settings: Settings, call: Call, start: Start, executor: Executor) ->
             returned = executor()
     except BaseException as error:
         return running.outcome_of(error)
+    return outcome_of_return(settings, call, returned)
+
+
+def outcome_of_return(settings: Settings, call: Call, returned: object) -> Outcome:
+    """A return means that it happened, but for work that nobody has run yet."""
+    kind = deferred_result(returned)
+    if kind is not None:
+        return _deferred(settings, call, returned, kind)
     try:
         return Outcome(EffectState.COMMITTED, result=plain_result(returned))
     except BaseException as interrupt:  # it happened all the same: recorded, then raised
         return Outcome(EffectState.COMMITTED, result=unrepresentable(returned), raised=interrupt)
+
+
+def _deferred(settings: Settings, call: Call, returned: object, kind: str) -> Outcome:
+    """Nobody knows whether it happened. Observing leaves the work to the caller."""
+    name, key = call.action.name, call.effect_key
+    error = (
+        f"the executor of {name} returned {kind}, so nobody knows whether it acted; protect the "
+        "`async def` itself, and iterate a generator inside the executor"
+    )
+    raised = None
+    if not settings.observe:
+        close_deferred(returned)
+        raised = AmbiguousEffect(error, effect_key=key, action_id=call.action.action_id)
+    return Outcome(EffectState.AMBIGUOUS, error=error, raised=raised, deferred=True)
 
 
 def record(settings: Settings, call: Call, start: Start, outcome: Outcome) -> Receipt:

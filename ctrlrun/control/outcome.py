@@ -88,6 +88,7 @@ def _asks_eagerly(call: Call, start: Start, outcome: Outcome) -> bool:
     return (
         outcome.state is EffectState.AMBIGUOUS
         and isinstance(outcome.raised, Exception)
+        and not outcome.deferred
         and start.reservation is not None
         and not start.asked
         and call.hook is not None

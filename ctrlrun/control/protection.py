@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from ctrlrun.action import Action
 from ctrlrun.control.ambient import ambient_principal, presenting
 from ctrlrun.control.control import Control, hook_of
+from ctrlrun.control.deferred import deferring_function
 from ctrlrun.control.identifying import no_principal
 from ctrlrun.effect import (
     check_lease,
@@ -271,7 +272,7 @@ def _checked_signature(name: str, function: Callable[..., Any]) -> inspect.Signa
     with _naming(name):
         if not callable(function):
             raise InvalidArgument(f"only a function can be protected, not {function!r}")
-        if _is_asynchronous(function):
+        if deferring_function(function) is not None:
             raise InvalidArgument(
                 "only synchronous functions can be protected; call the client synchronously, or "
                 "run the protected function in a worker thread"
@@ -286,20 +287,3 @@ def _checked_signature(name: str, function: Callable[..., Any]) -> inspect.Signa
         if _RESERVED_PARAMETER in signature.parameters:
             raise InvalidArgument(f"a parameter cannot be called {_RESERVED_PARAMETER}")
         return signature
-
-
-def _is_asynchronous(function: Callable[..., Any]) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    candidates = [function]
-    if not inspect.isroutine(function) and not inspect.isclass(function):
-        candidates.append(type(function).__call__)
-    return any(
-        check(candidate)
-        for candidate in candidates
-        for check in (
-            inspect.iscoroutinefunction,
-            inspect.isgeneratorfunction,
-            inspect.isasyncgenfunction,
-        )
-    )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ctrlrun.control.call import Call, Hook
+from ctrlrun.control.deferred import close_deferred
 from ctrlrun.control.evidence import described
 from ctrlrun.control.executing import apart
 from ctrlrun.control.journal import Ledger
@@ -94,6 +95,7 @@ def _understood(effect_key: str, value: object) -> Answer:
         shown = escape_surrogates(repr(value))
     except Exception:
         shown = f"<unrepresentable {type(value).__name__}>"
+    close_deferred(value)
     log.warning("reconcile hook for %s returned no answer: %s", effect_key, shown)
     return Answer("unknown", "invalid_return", shown)
 
