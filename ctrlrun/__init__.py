@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ctrlrun.conditions import Condition, Decision, parse_conditions
     from ctrlrun.control import (
         Control,
+        afence,
         attempt_key,
         context,
         fence,
@@ -89,6 +90,7 @@ _HOMES = {
     "conditions": ("Condition", "Decision", "parse_conditions"),
     "control": (
         "Control",
+        "afence",
         "attempt_key",
         "context",
         "fence",
@@ -184,6 +186,7 @@ __all__ = [
     "Subject",
     "Suspended",
     "action_hash",
+    "afence",
     "attempt_key",
     "canonical_bytes",
     "canonicalize",

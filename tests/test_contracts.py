@@ -69,6 +69,7 @@ PUBLIC = [
     "Subject",
     "Suspended",
     "action_hash",
+    "afence",
     "attempt_key",
     "canonical_bytes",
     "canonicalize",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ctrlrun.control.ambient import context, with_approval
 from ctrlrun.control.control import Control, state_path
 from ctrlrun.control.fencing import (
+    afence,
     attempt_key,
     fence,
     idempotency_key,
@@ -15,6 +16,7 @@ from ctrlrun.control.protection import protect
 
 __all__ = [
     "Control",
+    "afence",
     "attempt_key",
     "context",
     "fence",

@@ -6,11 +6,14 @@ Both are context variables: a new thread has neither, asyncio tasks and `copy_co
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, Token
+from typing import TypeVar
 
 from ctrlrun.action import Principal
 from ctrlrun.errors import InvalidArgument
+
+T = TypeVar("T")
 
 _principal: ContextVar[Principal | None] = ContextVar("ctrlrun_principal", default=None)
 _presented: ContextVar[str | None] = ContextVar("ctrlrun_presented_approval", default=None)
@@ -50,7 +53,17 @@ def presenting(request_id: str | None) -> Iterator[None]:
     try:
         yield
     finally:
-        _presented.reset(token)
+        restore(_presented, token)
+
+
+def restore(variable: ContextVar[T], token: Token[T]) -> None:
+    """Set a variable back, in the context in which it was set.
+
+    A coroutine that is closed instead of ended leaves its blocks in the context of whoever closes
+    it: that one is as it was, and nobody runs in the other any more.
+    """
+    with suppress(ValueError):
+        variable.reset(token)
 
 
 def ambient_principal() -> Principal | None:

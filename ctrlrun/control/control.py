@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -176,6 +176,29 @@ class Control:
         hook = hook_of(reconcile, reconcile_eagerly)
         return kernel.protected_call(self._settings, action, executor, effect_key, lease, hook)
 
+    async def aexecute(
+        self,
+        action: Action,
+        executor: Callable[[], Awaitable[object]],
+        effect_key: str | None = None,
+        *,
+        lease: timedelta | None = None,
+        reconcile: Callable[[str], object] | None = None,
+        reconcile_eagerly: bool = False,
+    ) -> Receipt:
+        """`execute` for an executor that is awaited on the running asyncio loop.
+
+        The store, the providers and the hook are called in worker threads. Cancelled before the
+        executor is called, nothing runs; cancelled in it, the effect is AMBIGUOUS. CancelledError is
+        raised when the evidence is written (docs/protect.md).
+        """
+        from ctrlrun.control import asynchronous  # asyncio is for those who use it
+
+        hook = hook_of(reconcile, reconcile_eagerly)
+        return await asynchronous.protected_call(
+            self._settings, action, executor, effect_key, lease, hook
+        )
+
     def resume(self, continuation: str | bytes, executor: Callable[[], object]) -> Receipt:
         """Go on with a suspended call: `executor` is the rest of it.
 
@@ -183,6 +206,14 @@ class Control:
         AmbiguousEffect when its lease has lapsed; then nothing moved.
         """
         return resumption.resume(self._settings, continuation, executor)
+
+    async def aresume(
+        self, continuation: str | bytes, executor: Callable[[], Awaitable[object]]
+    ) -> Receipt:
+        """`resume` for an executor that is awaited, as in `aexecute`."""
+        from ctrlrun.control import asynchronous
+
+        return await asynchronous.resume(self._settings, continuation, executor)
 
     def delegate(self, parent_id: str, grant: Grant, *, by: Principal) -> Delegation:
         """Hand on part of a grant, or of a delegation, as `by`, who is checked and not authenticated.

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 
 from ctrlrun.clock import SteadyClock
-from ctrlrun.control.ambient import presenting
+from ctrlrun.control.ambient import presenting, restore
 from ctrlrun.control.call import Call, Outcome, Settings, Start
 from ctrlrun.control.evidence import described, message_of
 from ctrlrun.control.holding import see_holder
@@ -198,7 +198,7 @@ def executing(running: Running) -> Iterator[None]:
             yield
     finally:
         running.end()
-        _running.reset(token)
+        restore(_running, token)
 
 
 @contextmanager
@@ -209,7 +209,7 @@ def apart() -> Iterator[None]:
         with presenting(None):
             yield
     finally:
-        _running.reset(token)
+        restore(_running, token)
 
 
 def running_call(asked: str) -> Running:

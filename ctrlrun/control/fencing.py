@@ -1,4 +1,4 @@
-"""What an executor calls: fence, remaining, keep_alive, idempotency_key, attempt_key.
+"""What an executor calls: fence, afence, remaining, keep_alive, idempotency_key, attempt_key.
 
 Each is about the innermost protected call whose executor runs here, and InvalidArgument anywhere
 else. The rules, and what stays open with them, are in docs/slow-executors.md.
@@ -7,8 +7,6 @@ else. The rules, and what stays open with them, are in docs/slow-executors.md.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 
 from ctrlrun.control.executing import Running, running_call
@@ -44,30 +42,78 @@ def remaining(margin: timedelta = MARGIN) -> timedelta:
     return max(running.left() - margin, timedelta(0))
 
 
-@contextmanager
-def keep_alive(every: timedelta | None = None) -> Iterator[None]:
+async def afence() -> None:
+    """`fence` for a coroutine: the record is read by a worker thread, and the loop goes on."""
+    from ctrlrun.control import workers  # asyncio is for those who use it
+
+    await workers.on_worker(running_call("afence()").check)
+
+
+def keep_alive(every: timedelta | None = None) -> KeepAlive:
     """Inside, a thread extends the lease to its full length, at once and then every so often.
 
-    `every` is shorter than the lease; absent, a third of it. An extension that is refused is
-    raised by the next `fence`, not here. Without a hold it does nothing. Raises InvalidArgument for
-    an interval that is not positive, or as long as the lease.
+    For `with` and, in a coroutine, `async with`. `every` is shorter than the lease; absent, a third
+    of it. An extension that is refused is raised by the next `fence`, not here. Without a hold it
+    does nothing. Raises InvalidArgument at entry for an interval that is not positive, or as long
+    as the lease.
     """
-    running = running_call("keep_alive()")
-    interval = _interval(every, running.call.lease)
-    if running.start.reservation is None:
-        yield
-        return
-    done = threading.Event()
-    beats = threading.Thread(
-        target=_beat, args=(running, interval, done), name="ctrlrun-keep-alive", daemon=True
-    )
-    running.extend()
-    beats.start()
-    try:
-        yield
-    finally:
-        done.set()
-        beats.join()  # nothing is extended once the block is left
+    return KeepAlive(every)
+
+
+class KeepAlive:
+    """What `keep_alive` returns: one block."""
+
+    def __init__(self, every: timedelta | None) -> None:
+        self._every = every
+        self._done = threading.Event()
+        self._beats: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        running, interval = self._started()
+        if running.start.reservation is not None:
+            running.extend()
+            self._beat(running, interval)
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    async def __aenter__(self) -> None:
+        from ctrlrun.control import workers
+
+        running, interval = self._started()
+        if running.start.reservation is not None:
+            await workers.on_worker(running.extend)
+            self._beat(running, interval)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None:
+        from ctrlrun.control import workers
+
+        if self._beats is None:
+            return
+        if isinstance(error, GeneratorExit):  # the loop has closed: nothing can be awaited
+            self._stop()
+        else:
+            await workers.completed(workers.RECORDING.submit(self._stop))
+
+    def _started(self) -> tuple[Running, timedelta]:
+        running = running_call("keep_alive()")
+        return running, _interval(self._every, running.call.lease)
+
+    def _beat(self, running: Running, interval: timedelta) -> None:
+        self._beats = threading.Thread(
+            target=_beat,
+            args=(running, interval, self._done),
+            name="ctrlrun-keep-alive",
+            daemon=True,
+        )
+        self._beats.start()
+
+    def _stop(self) -> None:
+        self._done.set()
+        if self._beats is not None:
+            self._beats.join()  # nothing is extended once the block is left
 
 
 def idempotency_key() -> str:

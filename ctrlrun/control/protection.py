@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, cast
 
-from ctrlrun.action import Action
+from ctrlrun.action import Action, Principal
 from ctrlrun.control.ambient import ambient_principal, presenting
 from ctrlrun.control.control import Control, hook_of
-from ctrlrun.control.deferred import deferring_function
+from ctrlrun.control.deferred import COROUTINE, deferring_function
 from ctrlrun.control.identifying import no_principal
 from ctrlrun.effect import (
     check_lease,
@@ -43,14 +43,14 @@ def protect(
     reconcile_eagerly: bool = False,
     control: Control | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make each call of a synchronous function a protected action called `name`.
+    """Make each call of a function a protected action called `name`.
 
     `effect` and `resource` are templates over the call's arguments, and win over the policy's;
     `lease` is how long one call may hold its effect key; `wait` waits for the person that an
     approval needs; `reconcile` is asked with the effect key what became of a lost call, at the
     next attempt, or at once with `reconcile_eagerly`. Without `control`, one Control from the
     policy file serves the process. The function gets the canonical arguments, and what it returns
-    is returned. Raises InvalidArgument at decoration for what can never work; calls raise what
+    is returned. An `async def` stays one, and is awaited on the asyncio loop of its caller. Raises InvalidArgument at decoration for what can never work; calls raise what
     `Control.execute` raises, and EffectKeyError (docs/protect.md).
     """
     if not isinstance(name, str):
@@ -79,6 +79,14 @@ def protect(
             },
             control=control,
         )
+
+        if deferring_function(function) == COROUTINE:
+
+            @functools.wraps(function)
+            async def acall(*args: P.args, **kwargs: P.kwargs) -> Any:
+                return await protected.acall(args, kwargs)
+
+            return cast("Callable[P, R]", acall)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -162,23 +170,45 @@ class _Protected:
             self._warn_about_unknown_names(control)
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        control, principal = self._asked()
+        action = self._proposed(control, principal, args, kwargs)
+        return self._execute(control, action, self._effect_key_of(control, action))
+
+    async def acall(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The call of a coroutine function: whatever may block is done by a worker thread."""
+        from ctrlrun.control import workers  # asyncio is for those who use it
+
+        control, principal = await workers.on_worker(self._asked)
+        action = self._proposed(control, principal, args, kwargs)
+        find_key = functools.partial(self._effect_key_of, control, action)
+        effect_key = await workers.completed(workers.BEGINNING.submit(find_key))
+        return await self._aexecute(control, action, effect_key)
+
+    def _asked(self) -> tuple[Control, Principal]:
+        """The Control, and who proposes to it."""
         if self._control is None and ambient_principal() is None:
             raise no_principal(self._name)
         control = self._control or _default.get()
-        principal = control.resolve_principal(self._name)
+        return control, control.resolve_principal(self._name)
+
+    def _proposed(
+        self,
+        control: Control,
+        principal: Principal,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Action:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         self._warn_about_templates(control)
         resource = self._resource_of(control, bound.arguments)
-        action = Action(
+        return Action(
             self._name,
             bound.arguments,
             principal,
             resource=resource,
             environment=control.environment,
         )
-        effect_key = self._effect_key_of(control, action)
-        return self._execute(control, action, effect_key)
 
     def _resource_of(self, control: Control, arguments: Mapping[str, Any]) -> str | None:
         template = self._resource or control.policy.resource_template(self._name)
@@ -216,6 +246,27 @@ class _Protected:
             # Presented whatever the answer is, so that a denial gets its receipt.
             with presenting(required.request_id):
                 control.execute(action, executor, effect_key, **self._options)
+        return returned[-1]
+
+    async def _aexecute(self, control: Control, action: Action, effect_key: str | None) -> Any:
+        """`_execute` for a coroutine function."""
+        from ctrlrun.control import asynchronous
+
+        returned: list[Any] = []
+
+        async def executor() -> Any:
+            value = await self._run(action)
+            returned.append(value)
+            return value
+
+        try:
+            await control.aexecute(action, executor, effect_key, **self._options)
+        except ApprovalRequired as required:
+            if not self._wait or required.action_id != action.action_id:
+                raise
+            await asynchronous.answer(control.approvals, required.request_id, None)
+            with presenting(required.request_id):
+                await control.aexecute(action, executor, effect_key, **self._options)
         return returned[-1]
 
     def _run(self, action: Action) -> Any:
@@ -272,10 +323,11 @@ def _checked_signature(name: str, function: Callable[..., Any]) -> inspect.Signa
     with _naming(name):
         if not callable(function):
             raise InvalidArgument(f"only a function can be protected, not {function!r}")
-        if deferring_function(function) is not None:
+        kind = deferring_function(function)
+        if kind not in (None, COROUTINE):
             raise InvalidArgument(
-                "only synchronous functions can be protected; call the client synchronously, or "
-                "run the protected function in a worker thread"
+                f"a call of this function returns {kind} and runs nothing; protect the function "
+                "that acts, synchronous or `async def`"
             )
         signature = inspect.signature(function)
         for parameter in signature.parameters.values():

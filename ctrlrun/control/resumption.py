@@ -41,15 +41,23 @@ class _Taken:
 
 
 def resume(settings: Settings, continuation: str | bytes, executor: Executor) -> Receipt:
-    """Take the continuation and run `executor` as the rest of the call that was held.
+    """Take the continuation and run `executor` as the rest of the call that was held."""
+    check_executor(settings, executor)
+    call, start = take(settings, continuation)
+    with marked(call.action.name):
+        outcome = execute(settings, call, start, executor)
+        return record(settings, call, start, outcome)
+
+
+def take(settings: Settings, continuation: str | bytes) -> tuple[Call, Start]:
+    """Take the continuation: the call that was held, and that it goes on.
 
     Grants and policy are asked again for the evidence alone: what was permitted goes on.
     """
-    check_executor(settings, executor)
     token = _token(continuation)
     taking = settings.journal("", None)
 
-    def take(ledger: Ledger) -> _Taken:
+    def work(ledger: Ledger) -> _Taken:
         held = ledger.store.take_continuation(token)
         check_environment(settings, held.action)
         origin = _origin(ledger.store, held)
@@ -65,12 +73,8 @@ def resume(settings: Settings, continuation: str | bytes, executor: Executor) ->
             tell(*grants_event(judgement.grants))
         return _Taken(held, origin, judgement.evaluation)
 
-    taken = taking.write(take, durable=True)
-    call = _call(settings, taken)
-    with marked(call.action.name):
-        start = _start(settings, taken)
-        outcome = execute(settings, call, start, executor)
-        return record(settings, call, start, outcome)
+    taken = taking.write(work, durable=True)
+    return _call(settings, taken), _start(settings, taken)
 
 
 def _token(continuation: str | bytes) -> str:

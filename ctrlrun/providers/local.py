@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from ctrlrun.action import Action
@@ -32,7 +33,7 @@ class LocalApprovalProvider:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._poll_seconds = poll_interval.total_seconds()
+        self.poll_seconds = poll_interval.total_seconds()
 
     def request(self, action: Action, ttl: timedelta) -> ApprovalRequest:
         """Store a pending request that lapses after `ttl`; InvalidArgument unless positive."""
@@ -46,15 +47,33 @@ class LocalApprovalProvider:
         Raises ApprovalTimeout when `timeout` or the request's life ends first, and
         ApprovalMismatch(reason="unknown") for an id that was never asked. Changes nothing.
         """
+        look = self.looking(request_id, timeout)
+        while (record := look()) is None:
+            time.sleep(self.poll_seconds)
+        return answer_in(record)
+
+    def looking(
+        self, request_id: str, timeout: timedelta | None
+    ) -> Callable[[], ApprovalRecord | None]:
+        """One look of a `wait` that begins here: the answered request, None while it is pending.
+
+        It raises what `wait` raises. For whoever waits without holding a thread.
+        """
         started = self._clock()
-        while True:
+
+        def look() -> ApprovalRecord | None:
             record = known_record(self._store, request_id)
-            if record.status is ApprovalStatus.GRANTED:
-                return record.as_approval()
             if record.status is not ApprovalStatus.PENDING:
-                return None
+                return record
             give_up_when_over(record, self._clock(), started, timeout)
-            time.sleep(self._poll_seconds)
+            return None
+
+        return look
+
+
+def answer_in(record: ApprovalRecord) -> Approval | None:
+    """What a wait returns for an answered request: its grant, or None for any other end."""
+    return record.as_approval() if record.status is ApprovalStatus.GRANTED else None
 
 
 def known_record(store: StateStore, request_id: str) -> ApprovalRecord:

@@ -8,7 +8,7 @@ import enum
 import functools
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -56,8 +56,9 @@ def last(control: Control) -> ctrlrun.Receipt:
     return control.store.receipts()[-1]
 
 
-def async_def() -> Callable[..., Any]:
-    async def call(a: int) -> None: ...
+def async_generator() -> Callable[..., Any]:
+    async def call(a: int) -> AsyncIterator[int]:
+        yield a
 
     return call
 
@@ -69,8 +70,9 @@ def generator() -> Callable[..., Any]:
     return call
 
 
-class AsyncCall:
-    async def __call__(self, a: int) -> None: ...
+class GeneratorCall:
+    def __call__(self, a: int) -> Iterator[int]:
+        yield a
 
 
 def star(*args: int) -> None: ...
@@ -99,10 +101,10 @@ def plain(a: int) -> int:
         ({"name": "x", "reconcile": 5}, plain),
         ({"name": "x", "reconcile_eagerly": True}, plain),
         ({"name": "x", "reconcile_eagerly": 1, "reconcile": plain}, plain),
-        ({"name": "x"}, async_def()),
-        ({"name": "x"}, functools.partial(async_def(), a=1)),
+        ({"name": "x"}, async_generator()),
+        ({"name": "x"}, functools.partial(generator(), a=1)),
         ({"name": "x"}, generator()),
-        ({"name": "x"}, AsyncCall()),
+        ({"name": "x"}, GeneratorCall()),
         ({"name": "x"}, star),
         ({"name": "x"}, stars),
         ({"name": "x"}, scoped),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -102,11 +103,13 @@ def _postgres(clock: Clock) -> Any:
 
 
 StoreFactory = Callable[[Clock, Path], Any]
+AWAITED = "awaited calls"
 STORES: dict[str, StoreFactory] = {
     "memory": lambda clock, folder: InMemoryStateStore(clock=clock),
     "sqlite": lambda clock, folder: new_store(folder / "state.db", clock=clock),
     "postgres": lambda clock, folder: _postgres(clock),
     "single calls": lambda clock, folder: SingleCalls(InMemoryStateStore(clock=clock)),
+    AWAITED: lambda clock, folder: InMemoryStateStore(clock=clock),
     "wrapped": lambda clock, folder: Wrapped(InMemoryStateStore(clock=clock)),
 }
 
@@ -167,9 +170,14 @@ class World:
             return executor() if executor is not None else {"id": "re_1"}
 
         if presented is None:
-            return self.control.execute(action, ran, key, **options)
+            return self._execute(action, ran, key, **options)
         with with_approval(presented):
-            return self.control.execute(action, ran, key, **options)
+            return self._execute(action, ran, key, **options)
+
+    def _execute(
+        self, action: Action, executor: Callable[[], object], key: str | None, **options: Any
+    ) -> Receipt:
+        return self.control.execute(action, executor, key, **options)
 
     def caught(self, *args: Any, **kwargs: Any) -> BaseException | None:
         """What `run` raises, or None."""
@@ -195,3 +203,20 @@ class World:
     def state(self, key: str = "pay:p1") -> str | None:
         record = self.store.get_effect(key)
         return None if record is None else record.state.value
+
+
+class AwaitedWorld(World):
+    """The same with calls that are awaited; those inside an executor, where a loop runs, are not."""
+
+    def _execute(
+        self, action: Action, executor: Callable[[], object], key: str | None, **options: Any
+    ) -> Receipt:
+        async def awaited() -> object:
+            await asyncio.sleep(0)
+            return executor()
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.control.aexecute(action, awaited, key, **options))
+        return super()._execute(action, executor, key, **options)

@@ -1,0 +1,102 @@
+"""Threads for the blocking work of event loops: a store, a hook or a provider never blocks a loop.
+
+Work runs in a copy of the caller's context. Beginnings and outcomes have threads of their own, so
+that whatever a beginning waits for, an outcome is written. Only what asyncio needs is here; the
+kernel's steps know nothing of it (docs/protect.md, for coroutine functions).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from contextvars import copy_context
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Workers:
+    """At most `limit` threads, each made when no other is free, and made anew in a forked child."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        self._name = name
+        self._limit = limit
+        self._pool: ThreadPoolExecutor | None = None
+        self._pid = 0
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Have `work` run, in a copy of this context."""
+        if self._pool is None or self._pid != os.getpid():  # threads do not survive a fork
+            self._pool = ThreadPoolExecutor(self._limit, thread_name_prefix=self._name)
+            self._pid = os.getpid()
+        return self._pool.submit(copy_context().run, work)
+
+
+BEGINNING = Workers("ctrlrun-begin", 16)
+RECORDING = Workers("ctrlrun-record", 8)
+
+
+def in_own_thread(work: Callable[[], T], *, daemon: bool) -> Future[T]:
+    """Have `work` run in a thread of its own: it waits for a person, or for a remote.
+
+    A daemon does not keep the program from ending.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    future.set_running_or_notify_cancel()
+    context = copy_context()
+    threading.Thread(target=context.run, args=(run,), name="ctrlrun-wait", daemon=daemon).start()
+    return future
+
+
+async def on_worker(work: Callable[[], T]) -> T:
+    """What `work` returns or raises. A cancelled caller does not wait for it: it changes nothing."""
+    return await asyncio.wrap_future(BEGINNING.submit(work))
+
+
+async def completed(work: Future[T]) -> T:
+    """What `work` returned or raised; the caller is cancelled after it is over, and not before."""
+    cancelled = await ended(work)
+    if cancelled is not None:
+        raise cancelled
+    return work.result()
+
+
+async def ended(work: Future[T], *, droppable: bool = False) -> asyncio.CancelledError | None:
+    """Wait until `work` is over, however often the caller is cancelled: its last cancellation.
+
+    What is droppable and has not begun is dropped then. When the loop ends without its tasks, this
+    thread waits.
+    """
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+
+    def tell(_: Future[T]) -> None:
+        with suppress(RuntimeError):  # the loop has closed, and nobody waits there
+            loop.call_soon_threadsafe(over.set_result, None)
+
+    work.add_done_callback(tell)
+    cancelled = None
+    try:
+        while not over.done():
+            try:
+                await asyncio.wait([over])
+            except asyncio.CancelledError as error:
+                cancelled = error
+                if droppable:
+                    work.cancel()
+    except BaseException:
+        if not (droppable and work.cancel()):
+            wait([work])
+        raise
+    return cancelled
