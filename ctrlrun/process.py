@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -49,9 +50,13 @@ def this_process() -> Process:
     return _process(os.getpid())
 
 
+working_for: ContextVar[str | None] = ContextVar("ctrlrun_working_for", default=None)
+"""The name of the thread that a worker thread does something for."""
+
+
 def this_thread() -> str:
-    """The name of the thread that asks, fit to be stored."""
-    return _storable(threading.current_thread().name)
+    """The name of the thread that asks, or that it works for, fit to be stored."""
+    return _storable(working_for.get() or threading.current_thread().name)
 
 
 def look(pid: int, started_at: str | None) -> Life:

@@ -13,8 +13,10 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import TypeVar
+
+from ctrlrun.process import working_for
 
 T = TypeVar("T")
 
@@ -33,7 +35,14 @@ class Workers:
         if self._pool is None or self._pid != os.getpid():  # threads do not survive a fork
             self._pool = ThreadPoolExecutor(self._limit, thread_name_prefix=self._name)
             self._pid = os.getpid()
-        return self._pool.submit(copy_context().run, work)
+        return self._pool.submit(_context().run, work)
+
+
+def _context() -> Context:
+    """The caller's context, which says for whom the thread works."""
+    context = copy_context()
+    context.run(working_for.set, threading.current_thread().name)
+    return context
 
 
 BEGINNING = Workers("ctrlrun-begin", 16)
@@ -54,8 +63,7 @@ def in_own_thread(work: Callable[[], T], *, daemon: bool) -> Future[T]:
             future.set_exception(error)
 
     future.set_running_or_notify_cancel()
-    context = copy_context()
-    threading.Thread(target=context.run, args=(run,), name="ctrlrun-wait", daemon=daemon).start()
+    threading.Thread(target=_context().run, args=(run,), name="ctrlrun-wait", daemon=daemon).start()
     return future
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from ctrlrun.control import Control
 from ctrlrun.postgres import PostgresStateStore
-from tests.lib.kernel.world import AWAITED, STORES, AwaitedWorld, Clock, World
+from tests.lib.kernel.world import AWAITED, STORES, AwaitedControl, Clock, World
 from tests.pg.server import give_back
 
 
@@ -28,8 +29,8 @@ class Worlds:
         folder = self._folder / str(self._count)
         folder.mkdir()
         self._made.append(STORES[self._kind](clock, folder))
-        kind = AwaitedWorld if self._kind == AWAITED else World
-        return kind(self._made[-1], clock, mode, **options)
+        kind = AwaitedControl if self._kind == AWAITED else Control
+        return World(self._made[-1], clock, mode, kind, **options)
 
     def end_case(self) -> None:
         """Close the stores of a case that is over."""

@@ -28,7 +28,7 @@ from ctrlrun.provider_keys import attempt_key_for, idempotency_key_for
 from ctrlrun.state import InMemoryStateStore
 from tests.cases import walk
 from tests.lib.kernel.test_paths import raising
-from tests.lib.kernel.world import AwaitedWorld, World
+from tests.lib.kernel.world import World
 
 Make = Callable[..., World]
 
@@ -818,8 +818,7 @@ def test_each_attempt_has_its_holder(world: Make) -> None:
     assert (first.action_id, second.action_id) == tuple(w.calls)
     assert second.seen_at == w.clock()
     assert first.seen_at == w.clock() - timedelta(seconds=1)
-    thread = "ctrlrun-begin" if isinstance(w, AwaitedWorld) else threading.current_thread().name
-    assert (first.thread or "").startswith(thread)
+    assert first.thread == threading.current_thread().name
 
 
 @walk("refused", ["duplicate", "approval"])

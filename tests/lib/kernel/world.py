@@ -132,16 +132,59 @@ def _policy(mode: str) -> Policy:
     return Policy.from_yaml(POLICY.format(mode=mode))
 
 
+class AwaitedControl(Control):
+    """A Control whose calls are awaited; those inside an executor, where a loop runs, are not."""
+
+    def execute(
+        self, action: Action, executor: Callable[[], object], *args: Any, **options: Any
+    ) -> Receipt:
+        if in_a_loop():
+            return super().execute(action, executor, *args, **options)
+        return asyncio.run(self.aexecute(action, awaited(executor), *args, **options))
+
+    def resume(self, continuation: str | bytes, executor: Callable[[], object]) -> Receipt:
+        if in_a_loop():
+            return super().resume(continuation, executor)
+        return asyncio.run(self.aresume(continuation, awaited(executor)))
+
+
+def in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def awaited(executor: Any) -> Any:
+    """A coroutine function that does what `executor` does; what is none is handed on."""
+    if not callable(executor):
+        return executor
+
+    async def call() -> object:
+        await asyncio.sleep(0)
+        return executor()
+
+    return call
+
+
 class World:
     """One Control on one store, and short words for what tests do with it."""
 
-    def __init__(self, store: Any, clock: Clock, mode: str = "enforce", **options: Any) -> None:
+    def __init__(
+        self,
+        store: Any,
+        clock: Clock,
+        mode: str = "enforce",
+        kind: type[Control] = Control,
+        **options: Any,
+    ) -> None:
         self.clock = clock
         self.store = store
         self.sink = Sink()
         self.calls: list[str] = []
         self.policy = _policy(mode)
-        self.control = Control(self.policy, store, clock=clock, sinks=[self.sink], **options)
+        self.control = kind(self.policy, store, clock=clock, sinks=[self.sink], **options)
 
     def action(self, amount: int = 100, **changes: Any) -> Action:
         facts: dict[str, Any] = {"principal": Principal("a"), **changes}
@@ -170,14 +213,9 @@ class World:
             return executor() if executor is not None else {"id": "re_1"}
 
         if presented is None:
-            return self._execute(action, ran, key, **options)
+            return self.control.execute(action, ran, key, **options)
         with with_approval(presented):
-            return self._execute(action, ran, key, **options)
-
-    def _execute(
-        self, action: Action, executor: Callable[[], object], key: str | None, **options: Any
-    ) -> Receipt:
-        return self.control.execute(action, executor, key, **options)
+            return self.control.execute(action, ran, key, **options)
 
     def caught(self, *args: Any, **kwargs: Any) -> BaseException | None:
         """What `run` raises, or None."""
@@ -203,20 +241,3 @@ class World:
     def state(self, key: str = "pay:p1") -> str | None:
         record = self.store.get_effect(key)
         return None if record is None else record.state.value
-
-
-class AwaitedWorld(World):
-    """The same with calls that are awaited; those inside an executor, where a loop runs, are not."""
-
-    def _execute(
-        self, action: Action, executor: Callable[[], object], key: str | None, **options: Any
-    ) -> Receipt:
-        async def awaited() -> object:
-            await asyncio.sleep(0)
-            return executor()
-
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self.control.aexecute(action, awaited, key, **options))
-        return super()._execute(action, executor, key, **options)
