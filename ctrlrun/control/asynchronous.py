@@ -35,6 +35,7 @@ from ctrlrun.control.workers import (
     ended,
     in_own_thread,
     on_worker,
+    running_loop,
 )
 from ctrlrun.effect import EffectState
 from ctrlrun.providers.local import LocalApprovalProvider, answer_in
@@ -85,6 +86,7 @@ async def _run(
 
 async def _begun(settings: Settings, begin: Callable[[], tuple[Call, Start]]) -> tuple[Call, Start]:
     """Steps 1 to 4. A caller that is cancelled meanwhile never gets to its executor."""
+    running_loop()
     work = BEGINNING.submit(begin)
     try:
         cancelled = await ended(work, droppable=True)
@@ -121,6 +123,10 @@ async def _execute(
             returned: object = executor()
             if isinstance(returned, Awaitable):
                 returned = await returned
+    except GeneratorExit as closed:
+        # The loop has closed, and nothing can be awaited any more, nor handed back: step 6 is here.
+        record(settings, call, start, running.outcome_of(closed))
+        raise
     except BaseException as error:
         return running.outcome_of(error)
     return outcome_of_return(settings, call, returned)
@@ -129,8 +135,6 @@ async def _execute(
 async def _recorded(settings: Settings, call: Call, start: Start, outcome: Outcome) -> Receipt:
     """Step 6, to its end: the caller is cancelled after the outcome is written."""
     write = functools.partial(record, settings, call, start, outcome)
-    if isinstance(outcome.raised, GeneratorExit):
-        return write()  # the loop has closed: nothing can be awaited any more
     asks = outcome.state is EffectState.AMBIGUOUS and call.hook is not None and call.hook.eager
     work = in_own_thread(write, daemon=False) if asks else RECORDING.submit(write)
     return await completed(work)

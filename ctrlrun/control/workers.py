@@ -16,6 +16,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import TypeVar
 
+from ctrlrun.errors import InvalidArgument
 from ctrlrun.process import working_for
 
 T = TypeVar("T")
@@ -45,8 +46,10 @@ def _context() -> Context:
     return context
 
 
-BEGINNING = Workers("ctrlrun-begin", 16)
-RECORDING = Workers("ctrlrun-record", 8)
+# SQLite lets one thread write at a time, and twice as many halve what fifty calls get done; a store
+# across a network takes them all at once.
+BEGINNING = Workers("ctrlrun-begin", 8)
+RECORDING = Workers("ctrlrun-record", 4)
 
 
 def in_own_thread(work: Callable[[], T], *, daemon: bool) -> Future[T]:
@@ -67,8 +70,20 @@ def in_own_thread(work: Callable[[], T], *, daemon: bool) -> Future[T]:
     return future
 
 
+def running_loop() -> asyncio.AbstractEventLoop:
+    """The asyncio loop that runs here; InvalidArgument where none does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise InvalidArgument(
+            "a protected coroutine is awaited on an asyncio loop, and none runs here; call it in "
+            "asyncio.run(...), or protect a synchronous function"
+        ) from None
+
+
 async def on_worker(work: Callable[[], T]) -> T:
     """What `work` returns or raises. A cancelled caller does not wait for it: it changes nothing."""
+    running_loop()
     return await asyncio.wrap_future(BEGINNING.submit(work))
 
 
@@ -86,7 +101,7 @@ async def ended(work: Future[T], *, droppable: bool = False) -> asyncio.Cancelle
     What is droppable and has not begun is dropped then. When the loop ends without its tasks, this
     thread waits.
     """
-    loop = asyncio.get_running_loop()
+    loop = running_loop()
     over: asyncio.Future[None] = loop.create_future()
 
     def tell(_: Future[T]) -> None:
