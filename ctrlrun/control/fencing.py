@@ -46,7 +46,7 @@ async def afence() -> None:
     """`fence` for a coroutine: the record is read by a worker thread, and the loop goes on."""
     from ctrlrun.control import workers  # asyncio is for those who use it
 
-    await workers.on_worker(running_call("afence()").check)
+    await workers.on_worker(running_call("afence()").check, workers.RECORDING)
 
 
 def keep_alive(every: timedelta | None = None) -> KeepAlive:
@@ -82,7 +82,7 @@ class KeepAlive:
 
         running, interval = self._started()
         if running.start.reservation is not None:
-            await workers.on_worker(running.extend)
+            await workers.on_worker(running.extend, workers.RECORDING)
             self._beat(running, interval)
 
     async def __aexit__(

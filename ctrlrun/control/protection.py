@@ -178,7 +178,8 @@ class _Protected:
         """The call of a coroutine function: whatever may block is done by a worker thread."""
         from ctrlrun.control import workers  # asyncio is for those who use it
 
-        control, principal = await workers.on_worker(self._asked)
+        known = self._control is not None and self._control.identity is None
+        control, principal = self._asked() if known else await workers.on_worker(self._asked)
         action = self._proposed(control, principal, args, kwargs)
         find_key = functools.partial(self._effect_key_of, control, action)
         effect_key = await workers.completed(workers.BEGINNING.submit(find_key))

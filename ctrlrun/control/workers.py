@@ -81,10 +81,10 @@ def running_loop() -> asyncio.AbstractEventLoop:
         ) from None
 
 
-async def on_worker(work: Callable[[], T]) -> T:
-    """What `work` returns or raises. A cancelled caller does not wait for it: it changes nothing."""
+async def on_worker(work: Callable[[], T], workers: Workers = BEGINNING) -> T:
+    """What `work` returns or raises. A cancelled caller does not wait for it: it decides nothing."""
     running_loop()
-    return await asyncio.wrap_future(BEGINNING.submit(work))
+    return await asyncio.wrap_future(workers.submit(work))
 
 
 async def completed(work: Future[T]) -> T:

@@ -41,6 +41,12 @@ def test_no_command_but_the_console_loads_what_draws(here: Path, command: str) -
     assert [name for name in loaded if name.startswith(("textual", "watchfiles"))] == []
 
 
+def test_asyncio_is_for_those_who_use_it(here: Path) -> None:
+    loaded = imported("-c", "from ctrlrun import *", cwd=here)
+    assert "ctrlrun.control.protection" in loaded
+    assert [name for name in loaded if name.startswith(("asyncio", "concurrent"))] == []
+
+
 def processor_seconds(*arguments: str, cwd: Path) -> float:
     """What one run of the interpreter takes of the processor, whatever else runs beside it."""
     child = subprocess.Popen(

@@ -464,22 +464,30 @@ class Hung:
         await asyncio.Event().wait()
 
 
-async def timed_out(call: Coroutine[Any, Any, Any], remote: Hung) -> type[BaseException]:
+async def timed_out(call: Coroutine[Any, Any, Any], remote: Hung) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(None) as limit:
             watch = asyncio.create_task(until(lambda: remote.acted))
             watch.add_done_callback(lambda _: limit.reschedule(asyncio.get_running_loop().time()))
             await call
-    return TimeoutError
 
 
-async def waited_for(call: Coroutine[Any, Any, Any], remote: Hung) -> type[BaseException]:
+async def waited_for(call: Coroutine[Any, Any, Any], remote: Hung) -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(call, 0.05)
-    return TimeoutError
 
 
-async def sibling_failed(call: Coroutine[Any, Any, Any], remote: Hung) -> type[BaseException]:
+async def scope_left(call: Coroutine[Any, Any, Any], remote: Hung) -> None:
+    """A scope of anyio, which cancels again and again until its task has left."""
+    anyio = pytest.importorskip("anyio")
+    with anyio.CancelScope() as scope:
+        watch = asyncio.create_task(until(lambda: remote.acted))
+        watch.add_done_callback(lambda _: scope.cancel())
+        await call
+    assert scope.cancelled_caught
+
+
+async def sibling_failed(call: Coroutine[Any, Any, Any], remote: Hung) -> None:
     async def failing() -> None:
         await until(lambda: remote.acted)
         raise ValueError("another tool")
@@ -488,10 +496,9 @@ async def sibling_failed(call: Coroutine[Any, Any, Any], remote: Hung) -> type[B
         async with asyncio.TaskGroup() as group:
             group.create_task(call)
             group.create_task(failing())
-    return ExceptionGroup
 
 
-@walk("leave", [timed_out, waited_for, sibling_failed])
+@walk("leave", [timed_out, waited_for, scope_left, sibling_failed])
 def test_a_caller_that_leaves_finds_the_effect_ambiguous(
     leave: Callable[[Coroutine[Any, Any, Any], Hung], Coroutine[Any, Any, Any]],
 ) -> None:
