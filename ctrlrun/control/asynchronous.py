@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from datetime import timedelta
 
 from ctrlrun.action import Action
@@ -31,6 +33,7 @@ from ctrlrun.control.nesting import marked
 from ctrlrun.control.workers import (
     BEGINNING,
     RECORDING,
+    at_once,
     completed,
     ended,
     in_own_thread,
@@ -88,24 +91,26 @@ async def _begun(settings: Settings, begin: Callable[[], tuple[Call, Start]]) ->
     """Steps 1 to 4. A caller that is cancelled meanwhile never gets to its executor."""
     running_loop()
     work = BEGINNING.submit(begin)
+    give_up = functools.partial(_give_up, settings, work)
     try:
         cancelled = await ended(work, droppable=True)
-    except BaseException:  # the loop has closed: what is left is done in this thread
-        if not work.cancelled() and work.exception() is None:
-            _never_executed(settings, *work.result())
+    except BaseException:
+        at_once(give_up)
         raise
     if cancelled is None:
         return work.result()
-    if not work.cancelled() and work.exception() is None:
-        await ended(RECORDING.submit(functools.partial(_never_executed, settings, *work.result())))
+    await ended(RECORDING.submit(give_up))
     raise cancelled
 
 
-def _never_executed(settings: Settings, call: Call, start: Start) -> None:
-    """Step 6 of a call that began and was cancelled before its executor was called.
+def _give_up(settings: Settings, work: Future[tuple[Call, Start]]) -> None:
+    """Step 6 of a call that was cancelled before its executor was called, if it had begun at all.
 
     What a resumed call sent before its suspension is not unsent: nobody knows about that one.
     """
+    if work.cancelled() or work.exception() is not None:
+        return
+    call, start = work.result()
     state = EffectState.AMBIGUOUS if start.resumed else EffectState.FAILED
     try:
         record(settings, call, start, Outcome(state, error=CANCELLED))
@@ -121,11 +126,11 @@ async def _execute(
     try:
         with executing(running):
             returned: object = executor()
-            if isinstance(returned, Awaitable):
+            if inspect.isawaitable(returned):
                 returned = await returned
     except GeneratorExit as closed:
-        # The loop has closed, and nothing can be awaited any more, nor handed back: step 6 is here.
-        record(settings, call, start, running.outcome_of(closed))
+        # The loop has closed: nothing can be awaited any more, nor handed back to who awaits this.
+        at_once(functools.partial(record, settings, call, start, running.outcome_of(closed)))
         raise
     except BaseException as error:
         return running.outcome_of(error)

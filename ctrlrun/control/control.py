@@ -17,6 +17,7 @@ from ctrlrun.control.call import Hook, Settings
 from ctrlrun.control.deferred import check_synchronous
 from ctrlrun.control.denial import deny_unkeyed, judge
 from ctrlrun.control.identifying import Identifying
+from ctrlrun.control.nesting import marked
 from ctrlrun.effect import DEFAULT_LEASE, check_lease
 from ctrlrun.errors import EffectKeyError, InvalidArgument
 from ctrlrun.identity import IdentityProvider
@@ -270,7 +271,8 @@ class Control:
     def refuse_unkeyed(self, action: Action, template: str, error: EffectKeyError) -> None:
         """Record that an action's effect key cannot be made, and raise `error`."""
         call = kernel.normalize(self._settings, action, None, None, None)
-        deny_unkeyed(self._settings, call, template, error)
+        with marked(action.name):
+            deny_unkeyed(self._settings, call, template, error)
 
 
 def hook_of(reconcile: Callable[[str], object] | None, eager: bool) -> Hook | None:

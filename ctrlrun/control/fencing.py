@@ -90,11 +90,9 @@ class KeepAlive:
     ) -> None:
         from ctrlrun.control import workers
 
-        if self._beats is None:
-            return
-        if isinstance(error, GeneratorExit):  # the loop has closed: nothing can be awaited
-            self._stop()
-        else:
+        self._done.set()
+        # When the loop has closed, nothing can be awaited: at most one more beat finds the end.
+        if self._beats is not None and not isinstance(error, GeneratorExit):
             await workers.completed(workers.RECORDING.submit(self._stop))
 
     def _started(self) -> tuple[Running, timedelta]:

@@ -39,6 +39,10 @@ class Workers:
         return self._pool.submit(_context().run, work)
 
 
+CLOSING_PATIENCE_S = 10.0
+"""Longer than a call waits for the lock of SQLite."""
+
+
 def _context() -> Context:
     """The caller's context, which says for whom the thread works."""
     context = copy_context()
@@ -98,8 +102,7 @@ async def completed(work: Future[T]) -> T:
 async def ended(work: Future[T], *, droppable: bool = False) -> asyncio.CancelledError | None:
     """Wait until `work` is over, however often the caller is cancelled: its last cancellation.
 
-    What is droppable and has not begun is dropped then. When the loop ends without its tasks, this
-    thread waits.
+    What is droppable is dropped then, unless it has begun.
     """
     loop = running_loop()
     over: asyncio.Future[None] = loop.create_future()
@@ -118,8 +121,22 @@ async def ended(work: Future[T], *, droppable: bool = False) -> asyncio.Cancelle
                 cancelled = error
                 if droppable:
                     work.cancel()
-    except BaseException:
+    except BaseException:  # nobody awaits any more, as when the loop has closed
         if not (droppable and work.cancel()):
-            wait([work])
+            wait([work], CLOSING_PATIENCE_S)
         raise
     return cancelled
+
+
+def at_once(work: Callable[[], object]) -> None:
+    """Have `work` done before this returns, where nothing can be awaited: a coroutine is closed.
+
+    A worker does it: whoever closes the coroutine may be a thread that collects garbage in the
+    middle of a transaction, whose end the worker then waits for, and this does not.
+    """
+    try:
+        future = RECORDING.submit(work)
+    except RuntimeError:  # the interpreter ends, and takes no work any more
+        work()
+    else:
+        wait([future], CLOSING_PATIENCE_S)

@@ -28,7 +28,7 @@ class Interruption:
     """Interrupts a coroutine at its `at`-th suspension, and says whether it came so far.
 
     `early`: its task is cancelled as it suspends. `late`: the cancellation meets a future that is
-    done. `close`: the loop has gone.
+    done. `close`: the loop has gone. `keep`: it has gone, and somebody has the coroutine still.
     """
 
     def __init__(self, at: int, how: str) -> None:
@@ -38,7 +38,7 @@ class Interruption:
 
     @types.coroutine
     def drive(self, call: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """What the coroutine returns, or None when it was closed."""
+        """What the coroutine returns, or None when it did not come to its end."""
         step: Callable[[], Any] = functools.partial(call.send, None)
         for count in itertools.count(1):
             try:
@@ -49,6 +49,7 @@ class Interruption:
             self.happened |= bool(how)
             if how == "close":
                 call.close()
+            if how in ("close", "keep"):
                 return None
             if how == "early":
                 task = asyncio.current_task()

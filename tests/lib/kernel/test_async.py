@@ -564,6 +564,32 @@ def test_a_loop_that_closes_around_a_call_leaves_evidence(
     assert store.receipts()[-1].error == "GeneratorExit: "
 
 
+def test_a_coroutine_that_is_collected_in_a_transaction_does_not_end_in_it(
+    control: Control, store: InMemoryStateStore
+) -> None:
+    """Its outcome waits for the end of a transaction that is then rolled back."""
+    remote = Remote()
+    executor = functools.partial(remote.executor, KEY, "returns")
+
+    async def main() -> None:
+        call = control.aexecute(Action("note", {}, Principal("a")), executor, KEY)
+        interruption = Interruption(2, "keep")
+        await interruption.drive(call)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(ZeroDivisionError):
+            patch.setattr(workers, "CLOSING_PATIENCE_S", 0.01)
+
+            def work() -> None:
+                call.close()
+                raise ZeroDivisionError
+
+            store.unit(work, durable=True)
+        await until(lambda: state_of(control, KEY) == "ambiguous")
+
+    asyncio.run(main())
+    assert remote.begun == [KEY]
+    assert broken_promises(store, remote, (KEY,)) == []
+
+
 def test_hooks_that_hang_hold_up_no_outcome() -> None:
     """Each has lost its reply and asks the remote at once; the remote does not answer."""
     store = InMemoryStateStore()
