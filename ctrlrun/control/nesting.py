@@ -35,13 +35,14 @@ def marked(action: str) -> Iterator[None]:
 
 
 def raised_inside(error: BaseException, since: int) -> str | None:
-    """The action whose call raised `error` after the moment `since`; None if no call did.
+    """The action whose call raised `error`, or one of a group, after the moment `since`, or None.
 
     An exception that left an earlier call and is raised anew, such as one that a module keeps, is
     the word of whoever raises it.
     """
     mark: tuple[str, int, int] | None = error.__dict__.get(_MARK)
     if mark is None:
-        return None
+        group = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+        return next(filter(None, (raised_inside(each, since) for each in group)), None)
     action, pid, left_at = mark
     return action if pid != os.getpid() or left_at > since else None

@@ -302,6 +302,14 @@ def test_a_call_inside_says_nothing_about_the_call_around(error: Exception, insi
     assert (told.error or "").endswith("(raised by the call of refund inside this one)")
 
 
+@walk("executor", [lambda: refund("p1"), lambda: {"of": "p1"}])
+def test_an_executor_need_not_be_a_coroutine_function(executor: Callable[[], Any]) -> None:
+    """One that has acted when it returns has acted."""
+    control = Control(POLICY, InMemoryStateStore())
+    action = Action("note", {}, Principal("a"))
+    assert asyncio.run(control.aexecute(action, executor, "note:1")).result == "committed"
+
+
 def test_work_that_has_still_to_run_after_the_await_is_ambiguous(control: Control) -> None:
     async def lazy() -> object:
         return refund("p1")

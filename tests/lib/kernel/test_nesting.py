@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import os
 import pickle
@@ -94,6 +95,18 @@ def caught_and_raised_again(w: World) -> object:
     raise kept[0]
 
 
+def in_a_task_group(w: World) -> object:
+    async def call() -> object:
+        return declined(w)
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(call())
+
+    with ThreadPoolExecutor(1) as pool:  # a loop may run in this thread
+        return pool.submit(asyncio.run, main()).result()
+
+
 @walk(
     ("inner", "kind"),
     [
@@ -109,6 +122,7 @@ def caught_and_raised_again(w: World) -> object:
         (in_a_bare_thread, NotExecuted),
         (in_a_thread_with_the_context, NotExecuted),
         (caught_and_raised_again, NotExecuted),
+        (in_a_task_group, ExceptionGroup),
     ],
 )
 def test_what_a_call_inside_raises_leaves_the_outer_effect_ambiguous(
