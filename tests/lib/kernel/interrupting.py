@@ -70,9 +70,15 @@ class Remote:
 
     def __init__(self) -> None:
         self.begun: list[str] = []
+        self.asked: list[str] = []
         self.acts: Counter[str] = Counter()
         self.unproved: Counter[str] = Counter()
         """Executors that ran and did not prove that they did nothing."""
+
+    def tell(self, key: str) -> str:
+        """A hook that tells the truth, once nobody is on the way any more."""
+        self.asked.append(key)
+        return "committed" if self.acts[key] else "not_executed"
 
     async def executor(self, key: str, behaviour: str) -> str:
         """One executor: it may be cancelled at each of its awaits, before and after it acts."""
@@ -99,15 +105,18 @@ def broken_promises(store: StateStore, remote: Remote, keys: tuple[str, ...] = K
     events = store.events()
     found = []
     for key in keys:
-        if remote.unproved[key] > 1:
-            found.append(f"{key}: {remote.unproved[key]} executors ran and may have acted")
+        if remote.acts[key] > 1:
+            found.append(f"{key}: acted {remote.acts[key]} times")
+        unproved = 0 if key in remote.asked else remote.unproved[key]  # the remote has told
+        if unproved > 1:
+            found.append(f"{key}: {unproved} executors ran and may have acted")
         record = store.get_effect(key)
         state = None if record is None else record.state.value
         if state in ("reserved", "executing"):
             found.append(f"{key} is still {state}")
         if state == "committed" and not remote.acts[key]:
             found.append(f"{key} is committed, and nobody acted")
-        if state in (None, "failed") and remote.unproved[key]:
+        if state in (None, "failed") and (unproved or remote.acts[key]):
             found.append(f"{key} is {state}, and somebody may have acted")
         kinds = Counter(str(event.type) for event in events if event.effect_key == key)
         ends = sum(kinds[kind] for kind in EVENTS_OF_AN_END)
@@ -133,7 +142,9 @@ async def _play(control: Control, remote: Remote, choose: random.Random) -> Coun
         action = Action("pay", {"key": key}, Principal("a"))
         executor = functools.partial(remote.executor, key, behaviour)
         patience = choose.choice((None, None, 0.0, 0.0005, 0.002))
-        work = control.aexecute(action, executor, key)
+        hook = choose.choice((None, remote.tell))
+        eager = hook is not None and choose.random() < 0.5
+        work = control.aexecute(action, executor, key, reconcile=hook, reconcile_eagerly=eager)
         try:
             await asyncio.wait_for(work, patience)
             ended["returned"] += 1
@@ -161,4 +172,5 @@ def play(store: StateStore, seed: int) -> tuple[list[str], Counter[str]]:
             ended[CANCELLED] += 1
         elif event.type == "EXECUTION_AMBIGUOUS" and "CancelledError" in event.data["error"]:
             ended["cancelled in the executor"] += 1
+    ended["asked the remote"] += len(remote.asked)
     return broken_promises(store, remote), ended

@@ -26,6 +26,8 @@ import ctrlrun
 from ctrlrun.action import Action, Principal
 from ctrlrun.approval import Approval, ApprovalRecord, ApprovalRequest, ApprovalStatus
 from ctrlrun.control import Control, context, protect, with_approval, workers
+from ctrlrun.control.call import Outcome
+from ctrlrun.effect import EffectState
 from ctrlrun.errors import (
     ActionDenied,
     AmbiguousEffect,
@@ -553,6 +555,32 @@ def test_a_hundred_calls_at_once_are_a_hundred_effects_or_one(tmp_path: Path) ->
 def test_calls_that_are_cancelled_at_random_act_at_most_once(seed: int) -> None:
     broken, _ = play(InMemoryStateStore(), seed)
     assert broken == []
+
+
+def forgotten(*_: object) -> None:
+    """Nothing is written of a call that was cancelled before its executor."""
+
+
+def licensed(self: object, error: BaseException) -> Outcome:
+    """Whatever ends an executor, nothing happened."""
+    return Outcome(EffectState.FAILED, error="", raised=error)
+
+
+@walk(
+    ("place", "fault", "found"),
+    [
+        ("ctrlrun.control.asynchronous._give_up", forgotten, "is still executing"),
+        ("ctrlrun.control.executing.Running.outcome_of", licensed, "executors ran"),
+    ],
+)
+def test_a_fault_that_is_planted_is_found_at_random(
+    monkeypatch: pytest.MonkeyPatch, place: str, fault: Callable[..., object], found: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(place, fault)
+        assert any(
+            found in line for seed in range(300) for line in play(InMemoryStateStore(), seed)[0]
+        )
 
 
 def test_a_loop_that_closes_around_a_call_leaves_evidence(
