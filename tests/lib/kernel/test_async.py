@@ -570,7 +570,7 @@ def licensed(self: object, error: BaseException) -> Outcome:
     ("place", "fault", "found"),
     [
         ("ctrlrun.control.asynchronous._give_up", forgotten, "is still executing"),
-        ("ctrlrun.control.executing.Running.outcome_of", licensed, "executors ran"),
+        ("ctrlrun.control.executing.Running.outcome_of", licensed, "may have acted"),
     ],
 )
 def test_a_fault_that_is_planted_is_found_at_random(
