@@ -33,6 +33,8 @@ class Workers:
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
         """Have `work` run, in a copy of this context."""
+        if working_for.get() is not None:  # a hook that awaits a call: its worker must not wait
+            return in_own_thread(work, daemon=False)
         if self._pool is None or self._pid != os.getpid():  # threads do not survive a fork
             self._pool = ThreadPoolExecutor(self._limit, thread_name_prefix=self._name)
             self._pid = os.getpid()

@@ -658,6 +658,32 @@ def test_hooks_that_hang_hold_up_no_outcome() -> None:
         answered.set()
 
 
+def test_hooks_that_await_calls_of_their_own_do_not_wait_for_each_other() -> None:
+    store = InMemoryStateStore()
+    control = Control(POLICY, store)
+    kept = protect("refund", effect="hook:{payment_id}", control=control)(refund)
+    all_there = threading.Barrier(8)
+
+    def hook(key: str) -> str:
+        all_there.wait()  # every worker is in a hook
+        as_agent(kept(key))
+        return "not_executed"
+
+    async def lose(payment_id: str, amount: int) -> None:
+        raise TimeoutError("no reply")
+
+    lost = protect("refund", control=control, reconcile=hook)(lose)
+
+    async def main() -> None:
+        for _ in range(2):
+            calls = (lost(f"p{n}", 5) for n in range(8))
+            ended = await asyncio.gather(*calls, return_exceptions=True)
+            assert {type(each) for each in ended} == {TimeoutError}
+
+    as_agent(main())
+    assert {state_of(control, f"hook:refund:p{n}") for n in range(8)} == {"committed"}
+
+
 def test_a_resumed_call_that_is_cancelled_before_its_executor_is_ambiguous() -> None:
     """What it sent before its suspension is not unsent."""
     store = Gated(True, after=True)

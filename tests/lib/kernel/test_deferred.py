@@ -140,7 +140,10 @@ def test_observing_closes_nothing_and_says_that_nobody_knows(world: Make) -> Non
     receipt = w.run(executor=executor)
     assert (receipt.result, receipt.execution, w.state()) == ("observed", "ambiguous", "ambiguous")
     assert "returned a coroutine" in (receipt.error or "")
-    assert asyncio.run(kept[0]) == "re_1"
+    handed_on = protect("pay", control=w.control)(wrapper)
+    with context(agent="a"):
+        kept.append(handed_on())
+    assert [asyncio.run(each) for each in kept] == ["re_1", "re_1"]
     acted.clear()
 
 
