@@ -50,8 +50,9 @@ def protect(
     approval needs; `reconcile` is asked with the effect key what became of a lost call, at the
     next attempt, or at once with `reconcile_eagerly`. Without `control`, one Control from the
     policy file serves the process. The function gets the canonical arguments, and what it returns
-    is returned. An `async def` stays one, and is awaited on the asyncio loop of its caller. Raises InvalidArgument at decoration for what can never work; calls raise what
-    `Control.execute` raises, and EffectKeyError (docs/protect.md).
+    is returned. An `async def` stays one, and is awaited on the asyncio loop of its caller. Raises
+    InvalidArgument at decoration for what can never work; calls raise what `Control.execute`
+    raises, and EffectKeyError (docs/protect.md).
     """
     if not isinstance(name, str):
         raise InvalidArgument('@protect needs the name of the action: @protect("stripe.refund", …)')
@@ -199,6 +200,7 @@ class _Protected:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
     ) -> Action:
+        """The action that these arguments make."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         self._warn_about_templates(control)
