@@ -30,7 +30,8 @@ class _Opened:
     def _open(
         self, url: str, schema: str | None, check: Callable[[Connection], None]
     ) -> tuple[Sessions[PostgresSession], PostgresDialect]:
-        place, self.schema = place_of(url, schema)
+        # The default cannot be told from the same name given, and gives way to the URL's.
+        place, self.schema = place_of(url, None if schema == DEFAULT_SCHEMA else schema)
         first = postgres_open.first_look(check)
         versions: list[int] = []
 

@@ -22,13 +22,11 @@ _PARAMETER = re.compile(r"(?<=[?&])ctrlrun_schema=([^&]*)(?:&|$)")
 def place_of(url: object, schema: object = None) -> tuple[str, str]:
     """The connection string for the driver, and the schema: `schema`, else the URL's, else `public`.
 
-    `public` as `schema` is its default, and so as good as none.
-
     Raises InvalidArgument for no connection string, a name that is none, and two that differ.
     """
     if not isinstance(url, str) or not url.strip():
         raise InvalidArgument("a Postgres store needs a connection string, not an empty one")
-    stated = None if schema in (None, DEFAULT_SCHEMA) else _checked(schema)
+    stated = None if schema is None else _checked(schema)
     bare, named = _taken_off(url) if url.startswith(SCHEMES) else (url, None)
     if stated is not None and named is not None and stated != named:
         raise InvalidArgument(

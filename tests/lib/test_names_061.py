@@ -422,7 +422,10 @@ def test_a_run_needs_no_pytest() -> None:
 
 # --- the earliest database -----------------------------------------------------------------------
 
-EARLIEST = "CREATE TABLE effects (effect_key TEXT PRIMARY KEY, state TEXT NOT NULL, action_id TEXT NOT NULL, attempt INTEGER NOT NULL DEFAULT 1%s)"
+EARLIEST = (
+    "CREATE TABLE effects (effect_key TEXT PRIMARY KEY, state TEXT NOT NULL, "
+    "action_id TEXT NOT NULL, attempt INTEGER NOT NULL DEFAULT 1{})"
+)
 
 
 @walk(
@@ -436,22 +439,10 @@ EARLIEST = "CREATE TABLE effects (effect_key TEXT PRIMARY KEY, state TEXT NOT NU
 def test_a_database_with_the_earliest_table_of_effects_opens(tmp_path: Path, columns: str) -> None:
     path = tmp_path / "state.db"
     with closing(sqlite3.connect(path)) as db:
-        db.execute(EARLIEST % columns)
-        db.execute("INSERT INTO effects (effect_key, state, action_id) VALUES ('k', 'failed', 'a')")
+        db.execute(EARLIEST.format(columns))
         db.commit()
-    for _ in range(2):  # what was skipped is looked at again, and harms nobody
+    for number in (1, 2):  # what was left out is looked for again
         store = SQLiteStateStore(path)
-        assert store.chain_head() == (0, ctrlrun.receipt.GENESIS_HASH)
-        store.put_receipt(
-            replace(Receipt(*BY_POSITION), receipt_id=ctrlrun.receipt.new_receipt_id())
-        )
+        store.put_receipt(replace(Receipt(*BY_POSITION), receipt_id=f"ctr_{number}"))
+        assert verify_chain(store).verified == number
         store.close()
-        path_again = SQLiteStateStore(path)
-        assert verify_chain(path_again).ok
-        path_again.close()
-        with closing(sqlite3.connect(path)) as db:
-            db.execute("DELETE FROM receipts")
-            db.execute(
-                "UPDATE receipt_chain SET seq = 0, hash = ?", (ctrlrun.receipt.GENESIS_HASH,)
-            )
-            db.commit()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ctrlrun.approval import Approval, ApprovalRecord, ApprovalStatus
+from ctrlrun.approval import Approval, ApprovalRecord, ApprovalRequest, ApprovalStatus
 from ctrlrun.effect import EffectState, Reservation
 from ctrlrun.errors import ActionDenied, ApprovalMismatch, CTRLRunError, InvalidArgument
 from ctrlrun.state import UnitStateStore
