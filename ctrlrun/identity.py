@@ -83,7 +83,7 @@ class StaticIdentityProvider:
     expires_at: datetime | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "claims", self._principal.claims)
+        object.__setattr__(self, "claims", dict(self._principal.claims))
         logger.warning(
             "every call is taken to be agent %s: a static identity verifies nothing",
             inert(self.agent),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
+import pickle
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
+from dataclasses import FrozenInstanceError, asdict, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
@@ -159,8 +161,12 @@ BY_POSITION: tuple[Any, ...] = (
 )
 
 
+def receipt(*more: Any, **named: Any) -> Receipt:
+    return Receipt(*(*BY_POSITION, *more), **named)
+
+
 def test_a_receipt_takes_its_fields_by_position() -> None:
-    made = Receipt(*BY_POSITION, "apr_1", "cli:ada", "refund:1", 2)
+    made = receipt("apr_1", "cli:ada", "refund:1", 2)
     assert (made.decision_reason, made.result, made.finished_at) == ("rule[0]", "committed", NOW)
     assert (made.approval_id, made.approver, made.effect_key) == ("apr_1", "cli:ada", "refund:1")
     assert made.attempt == 2
@@ -174,14 +180,14 @@ def test_what_would_have_been_is_read_by_attribute_and_as_a_mapping(
     decision: Decision, blocked: str | None
 ) -> None:
     document = {"decision": decision.value, "reason": "rule[2]", "blocked_reason": blocked}
-    made = Receipt(*BY_POSITION, would_have=document)  # type: ignore[arg-type]
-    for receipt in (
+    made = receipt(would_have=document)
+    for found in (
         made,
         replace(made, would_have=WouldHave(document)),
         Receipt.from_json(made.to_json()),
         Receipt.from_dict(made.to_dict()),
     ):
-        would_have = receipt.would_have
+        would_have = found.would_have
         assert would_have is not None
         assert would_have.decision is decision
         assert (would_have.reason, would_have.blocked_reason) == ("rule[2]", blocked)
@@ -189,7 +195,7 @@ def test_what_would_have_been_is_read_by_attribute_and_as_a_mapping(
         assert would_have["decision"] == decision
         assert would_have.get("blocked_reason") == blocked
         assert isinstance(would_have, Mapping)
-        assert json.loads(receipt.to_json())["would_have"] == document
+        assert json.loads(found.to_json())["would_have"] == document
 
 
 def test_the_receipt_of_an_observed_call_says_what_would_have_been() -> None:
@@ -198,8 +204,8 @@ def test_the_receipt_of_an_observed_call_says_what_would_have_been() -> None:
     )
     store = InMemoryStateStore()
     action = Action("mail.send", {"to": "ada"}, Principal("bot"))
-    receipt = Control(policy, store).execute(action, lambda: None)
-    for found in (receipt, *store.receipts()):
+    observed = Control(policy, store).execute(action, lambda: None)
+    for found in (observed, *store.receipts()):
         assert found.would_have is not None
         assert found.would_have.decision is Decision.APPROVE
         assert found.would_have.blocked_reason == found.would_have["blocked_reason"]
@@ -213,7 +219,7 @@ def test_the_receipt_of_an_observed_call_says_what_would_have_been() -> None:
 def test_the_breaks_of_a_chain_are_a_list() -> None:
     store = InMemoryStateStore()
     assert verify_chain(store).breaks == []
-    store.put_receipt(Receipt(*BY_POSITION))
+    store.put_receipt(receipt())
     report = verify_chain(store, expect_head=(9, "sha256:" + "0" * 64))
     assert [found.name for found in report.breaks] == ["head_mismatch"]
     assert isinstance(report.breaks, list)
@@ -376,6 +382,9 @@ def test_the_plain_providers_are_values(
     assert is_dataclass(provider)
     assert {field.name: getattr(provider, field.name) for field in fields(provider)} == values
     assert provider == same() != other()
+    for copied in (copy.deepcopy(provider), pickle.loads(pickle.dumps(provider))):
+        assert copied == provider
+        assert asdict(copied) == values  # type: ignore[arg-type]
     assert hash(provider) == hash(same())
     with pytest.raises(FrozenInstanceError):
         setattr(provider, fields(provider)[0].name, "mallory")
@@ -443,6 +452,6 @@ def test_a_database_with_the_earliest_table_of_effects_opens(tmp_path: Path, col
         db.commit()
     for number in (1, 2):  # what was left out is looked for again
         store = SQLiteStateStore(path)
-        store.put_receipt(replace(Receipt(*BY_POSITION), receipt_id=f"ctr_{number}"))
+        store.put_receipt(replace(receipt(), receipt_id=f"ctr_{number}"))
         assert verify_chain(store).verified == number
         store.close()
