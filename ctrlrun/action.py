@@ -15,6 +15,9 @@ from types import MappingProxyType
 from typing import Any
 
 from ctrlrun.canonical import (
+    canonical_bytes as canonical_bytes,
+)
+from ctrlrun.canonical import (
     encode_plain,
     has_surrogate,
     plain,

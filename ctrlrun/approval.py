@@ -11,7 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ctrlrun.action import Action
 from ctrlrun.clock import LONGEST, Clock, new_id
@@ -188,3 +189,19 @@ def _check_identity(identifier: str, action_hash: str, name: str) -> None:
         raise InvalidArgument(f"{name} must not be empty")
     if not action_hash:
         raise InvalidArgument("action_hash must not be empty")
+
+
+# Programs import these from here too; they live on a higher floor, and so come on first use.
+if TYPE_CHECKING:
+    from ctrlrun.providers import (
+        LocalApprovalProvider as LocalApprovalProvider,
+    )
+    from ctrlrun.providers import (
+        ScriptedApprovalProvider as ScriptedApprovalProvider,
+    )
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in ("LocalApprovalProvider", "ScriptedApprovalProvider"):
+            return getattr(import_module("ctrlrun.providers"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
@@ -68,30 +69,36 @@ class IdentityProvider(Protocol):
         """
 
 
+@dataclass(frozen=True)
 class StaticIdentityProvider:
     """One principal for every call, verified by nothing: for a process that serves one agent.
 
     Takes what `Principal` takes and raises InvalidArgument as it does. Logs one WARNING, when made.
     """
 
-    def __init__(
-        self,
-        agent: str,
-        user: str | None = None,
-        claims: Mapping[str, ClaimValue] = MappingProxyType({}),
-        issuer: str | None = None,
-        expires_at: datetime | None = None,
-    ) -> None:
-        self._principal = Principal(agent, user, claims, issuer, expires_at)
+    agent: str
+    user: str | None = None
+    claims: Mapping[str, ClaimValue] = field(default_factory=dict, hash=False)
+    issuer: str | None = None
+    expires_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "claims", dict(self._principal.claims))
         logger.warning(
-            "every call is taken to be agent %s: a static identity verifies nothing", inert(agent)
+            "every call is taken to be agent %s: a static identity verifies nothing",
+            inert(self.agent),
         )
+
+    @cached_property
+    def _principal(self) -> Principal:
+        return Principal(self.agent, self.user, self.claims, self.issuer, self.expires_at)
 
     def resolve(self, context: IdentityContext) -> Principal:
         """The same principal, whatever the context."""
         return self._principal
 
 
+@dataclass(frozen=True)
 class HeaderIdentityProvider:
     """Believes headers that a proxy in front of this process sets, and strips from callers.
 
@@ -99,17 +106,19 @@ class HeaderIdentityProvider:
     header. Logs one WARNING, when made.
     """
 
-    def __init__(
-        self, agent_header: str, user_header: str | None = None, issuer: str | None = None
-    ) -> None:
-        self._agent_header = _header_name(agent_header, "agent_header")
-        self._user_header = (
-            None if user_header is None else _header_name(user_header, "user_header")
-        )
-        self._issuer = Principal("any", issuer=issuer).issuer
+    agent_header: str
+    user_header: str | None = None
+    issuer: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("agent_header", "user_header"):
+            header = getattr(self, name)
+            if header is not None or name == "agent_header":
+                object.__setattr__(self, name, _header_name(header, name))
+        Principal("any", issuer=self.issuer)  # refuses an issuer that is none
         logger.warning(
             "header %s is believed unverified: a proxy must set it and strip it from callers",
-            inert(self._agent_header),
+            inert(self.agent_header),
         )
 
     def resolve(self, context: IdentityContext) -> Principal | None:
@@ -117,12 +126,12 @@ class HeaderIdentityProvider:
 
         Raises IdentityError for a value that cannot be a name.
         """
-        agent = context.header(self._agent_header)
+        agent = context.header(self.agent_header)
         if agent is None:
             return None
-        user = None if self._user_header is None else context.header(self._user_header)
+        user = None if self.user_header is None else context.header(self.user_header)
         try:
-            return Principal(agent, user, issuer=self._issuer)
+            return Principal(agent, user, issuer=self.issuer)
         except InvalidArgument as error:
             raise IdentityError(f"the identity headers name no principal: {error}") from error
 

@@ -5,6 +5,7 @@ A face of `ctrlrun.state`; importing it does not load the driver. Rules: docs/st
 
 from __future__ import annotations
 
+from ctrlrun.errors import AmbiguousWrite
 from ctrlrun.state.postgres import PostgresStateStore
 
-__all__ = ["PostgresStateStore"]
+__all__ = ["AmbiguousWrite", "PostgresStateStore"]

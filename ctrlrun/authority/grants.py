@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from ctrlrun.authority.patterns import ACTION_SEPARATOR, RESOURCE_SEPARATOR, pattern_fault
+from ctrlrun.action import Action, Principal
+from ctrlrun.authority.patterns import (
+    ACTION_SEPARATOR,
+    RESOURCE_SEPARATOR,
+    matches,
+    pattern_fault,
+)
 from ctrlrun.canonical import has_surrogate
-from ctrlrun.conditions import Condition, check_argument
+from ctrlrun.conditions import AllOf, Condition, check_argument
 from ctrlrun.errors import InvalidArgument
 
 logger = logging.getLogger(__name__)
@@ -43,6 +49,13 @@ class Subject:
         for name, pattern in (("agent", self.agent), ("user", self.user)):
             if pattern is not None:
                 _check_pattern(pattern, None, f"subject.{name}")
+
+    def matches(self, principal: Principal) -> bool:
+        """Whether it is for this principal; a name it leaves out is any, or nobody's."""
+        agent, user = principal.agent, principal.user
+        if self.agent is not None and not matches(self.agent, agent, separator=None):
+            return False
+        return self.user is None or (user is not None and matches(self.user, user, separator=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +91,30 @@ class Grant:
         _set(self, "constraints", _constraints(self.constraints))
         self._check_expiry()
 
+    def is_expired(self, now: datetime) -> bool:
+        """Whether its last moment is over; it is good at that moment still."""
+        return self.expires_at is not None and now > self.expires_at
+
+    def matches_shape(self, action: Action) -> bool:
+        """Whether its subject, actions, resources and environments are the action's."""
+        resource = action.resource
+        if not self.subject.matches(action.principal):
+            return False
+        if not _any_matches(self.actions, action.name, ACTION_SEPARATOR):
+            return False
+        if self.resources is not None and (
+            resource is None or not _any_matches(self.resources, resource, RESOURCE_SEPARATOR)
+        ):
+            return False
+        return self.environments is None or action.environment in self.environments
+
+    def constraints_hold(self, action: Action) -> bool:
+        """Whether the action's arguments keep every limit; one that is absent keeps none.
+
+        An argument of another type than a limit needs does not hold, and is named in a WARNING.
+        """
+        return AllOf(self.constraints.values()).hold(action.name, action.arguments)
+
     def _check_expiry(self) -> None:
         moment = self.expires_at
         if moment is not None:
@@ -105,6 +142,10 @@ def grant_form(grant: Grant) -> dict[str, Any]:
         "resources": None if grant.resources is None else list(grant.resources),
         "subject": {"agent": grant.subject.agent, "user": grant.subject.user},
     }
+
+
+def _any_matches(patterns: Iterable[str], value: str, separator: str) -> bool:
+    return any(matches(pattern, value, separator=separator) for pattern in patterns)
 
 
 def _set(target: object, name: str, value: object) -> None:

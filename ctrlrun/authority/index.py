@@ -6,13 +6,11 @@ agent, each for another resource, cost a look-up and not a scan. The rules are i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import product
 from typing import Generic, TypeVar
 
 from ctrlrun.action import Action
-from ctrlrun.authority.grants import Grant, Subject
-from ctrlrun.authority.patterns import ACTION_SEPARATOR, RESOURCE_SEPARATOR, matches
+from ctrlrun.authority.grants import Grant
 
 T = TypeVar("T")
 
@@ -21,33 +19,6 @@ _Key = tuple[str, str, str, str]
 _ANY = "*"
 _MOST_PATTERNS = 16  # a grant with more patterns of a kind is found by its other names
 _MOST_LENGTHS = 8
-
-
-def subject_matches(subject: Subject, agent: str, user: str | None) -> bool:
-    """Whether a subject is for this agent and user; one it leaves out is any, or nobody."""
-    if subject.agent is not None and not matches(subject.agent, agent, separator=None):
-        return False
-    if subject.user is None:
-        return True
-    return user is not None and matches(subject.user, user, separator=None)
-
-
-def covers_shape(grant: Grant, action: Action) -> bool:
-    """Whether subject, action, resource and environment of a grant match an action."""
-    principal, resource = action.principal, action.resource
-    if not subject_matches(grant.subject, principal.agent, principal.user):
-        return False
-    if not _any_matches(grant.actions, action.name, ACTION_SEPARATOR):
-        return False
-    if grant.resources is not None and (
-        resource is None or not _any_matches(grant.resources, resource, RESOURCE_SEPARATOR)
-    ):
-        return False
-    return grant.environments is None or action.environment in grant.environments
-
-
-def _any_matches(patterns: Iterable[str], value: str, separator: str) -> bool:
-    return any(matches(pattern, value, separator=separator) for pattern in patterns)
 
 
 class _Kind:

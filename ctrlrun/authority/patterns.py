@@ -58,10 +58,10 @@ def matches(pattern: str, value: str, *, separator: str | None) -> bool:
     return len(found) == len(wanted) and all(map(_segment_matches, wanted, found))
 
 
-def contains(pattern: str, other: str, *, separator: str | None) -> bool:
-    """Whether every value that `other` matches is matched by `pattern` too; both well formed."""
-    outer = _segments(pattern, separator)
-    inner = _segments(other, separator)
+def contains(parent: str, child: str, *, separator: str | None) -> bool:
+    """Whether every value that `child` matches is matched by `parent` too; both well formed."""
+    outer = _segments(parent, separator)
+    inner = _segments(child, separator)
     if outer[-1] == "**" and separator:
         fixed = outer[:-1]
         return len(inner) > len(fixed) and inner[: len(fixed)] == fixed

@@ -14,7 +14,6 @@ from ctrlrun.authority.chain import Link, judge_chain
 from ctrlrun.authority.containment import contained_dimension, judge_dimensions
 from ctrlrun.authority.delegation import Delegation, delegation_from_row, new_delegation_id
 from ctrlrun.authority.grants import Grant
-from ctrlrun.authority.index import subject_matches
 from ctrlrun.authority.records import (
     DelegationReader,
     DelegationRow,
@@ -61,7 +60,7 @@ def plan_delegation(
     parent = _parent(roots, parent_id, store)
     depth = _standing_depth(roots, parent, store, now) + 1
     given = _granted(parent)
-    if not subject_matches(given.subject, by.agent, by.user):
+    if not given.subject.matches(by):
         who = by.agent if by.user is None else f"{by.agent}/{by.user}"
         raise _escalation(NOT_THE_SUBJECT, parent_id, f"it is not {who}'s to hand on")
     if depth > max_depth:
@@ -150,7 +149,7 @@ def _standing_depth(
     parent_id, grant, row = parent.parent_id, parent.grant, parent.row
     if grant is None:
         raise _escalation(PARENT_NOT_VALID, parent_id, "its row cannot be read")
-    if grant.expires_at is not None and now > grant.expires_at:
+    if grant.is_expired(now):
         raise _escalation(PARENT_NOT_VALID, parent_id, "it has expired")
     if row is None:
         return 0

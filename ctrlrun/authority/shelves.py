@@ -16,7 +16,7 @@ from ctrlrun.action import Action
 from ctrlrun.authority.chain import ChainVerdict, Failure, Link, judge_chain
 from ctrlrun.authority.gates import MANY, Gates
 from ctrlrun.authority.grants import Grant
-from ctrlrun.authority.index import ShapeIndex, covers_shape
+from ctrlrun.authority.index import ShapeIndex
 from ctrlrun.authority.verdict import AUTHORITY_CONSTRAINT, AUTHORITY_EXPIRED, AuthorityResult
 from ctrlrun.conditions import AllOf
 
@@ -79,8 +79,7 @@ class Group:
         failure = self.verdict(standing).failure_at(now)
         if failure is not None:
             return failure
-        expires_at = self.grant.expires_at
-        return _EXPIRED if expires_at is not None and now > expires_at else None
+        return _EXPIRED if self.grant.is_expired(now) else None
 
     def covers(self, standing: Standing, action: Action, now: datetime) -> bool:
         """Whether a group whose shape is the action's stands, and its limits hold."""
@@ -260,7 +259,7 @@ class Shelves:
 
     def covering(self, action: Action) -> list[Shelf]:
         """The shelves of the shapes that cover the action."""
-        return [shelf for shelf in self._index.find(action) if covers_shape(shelf.grant, action)]
+        return [shelf for shelf in self._index.find(action) if shelf.grant.matches_shape(action)]
 
 
 def _shape(grant: Grant) -> _Shape:

@@ -62,8 +62,8 @@ class SuiteResult:
 
     name: str
     status: SuiteStatus
-    reason: str | None
-    cases: tuple[CaseResult, ...]
+    reason: str | None = None
+    cases: tuple[CaseResult, ...] = ()
 
     @classmethod
     def of(cls, name: str, cases: Iterable[CaseResult]) -> SuiteResult:
@@ -75,8 +75,9 @@ class SuiteResult:
         failed = [case for case in found if case.status is SuiteStatus.FAIL]
         if failed:
             return cls(name, SuiteStatus.FAIL, failed[0].reason, found)
-        if found and all(case.status is SuiteStatus.NOT_APPLICABLE for case in found):
-            return cls(name, SuiteStatus.NOT_APPLICABLE, found[0].reason, found)
+        if all(case.status is SuiteStatus.NOT_APPLICABLE for case in found):
+            reason = found[0].reason if found else None
+            return cls(name, SuiteStatus.NOT_APPLICABLE, reason, found)
         return cls(name, SuiteStatus.PASS, None, found)
 
     def to_dict(self) -> dict[str, Any]:

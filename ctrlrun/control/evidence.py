@@ -8,7 +8,7 @@ from typing import Any
 from ctrlrun.control.call import Call, Settings, Start
 from ctrlrun.effect import EffectState, escape_surrogates, storable_result
 from ctrlrun.policy import Evaluation
-from ctrlrun.receipt import Receipt, ReceiptResult, new_receipt_id
+from ctrlrun.receipt import Receipt, ReceiptResult, WouldHave, new_receipt_id
 
 
 def refusal_receipt(
@@ -52,11 +52,11 @@ def outcome_receipt(
         start.evaluation,
         result=ReceiptResult.OBSERVED,
         execution=execution,
-        would_have={
-            "decision": start.evaluation.decision.value,
-            "reason": start.evaluation.reason,
-            "blocked_reason": start.blocked,
-        },
+        would_have=WouldHave(
+            decision=start.evaluation.decision.value,
+            reason=start.evaluation.reason,
+            blocked_reason=start.blocked,
+        ),
         **facts,
     )
 

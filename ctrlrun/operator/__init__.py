@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ctrlrun.operator.arrangement import EntryKind as EntryKind
     from ctrlrun.operator.authority_shelf import AuthorityShelf as AuthorityShelf
     from ctrlrun.operator.authority_source import AuthorityUnread as AuthorityUnread
+    from ctrlrun.operator.authority_source import has_same_grants as has_same_grants
     from ctrlrun.operator.authority_source import read_authority as read_authority
     from ctrlrun.operator.authority_state import AuthorityRow as AuthorityRow
     from ctrlrun.operator.authority_state import GrantStanding as GrantStanding
@@ -117,6 +118,7 @@ _HOME = {
         "authority_shelf": ("AuthorityShelf",),
         "authority_source": (
             "AuthorityUnread",
+            "has_same_grants",
             "read_authority",
         ),
         "authority_state": (

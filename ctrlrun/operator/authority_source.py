@@ -9,16 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctrlrun.authority import Authority, only_authority
+from ctrlrun.authority import Authority, authority_form, only_authority
 from ctrlrun.errors import CTRLRunError
 from ctrlrun.operator.policy_view import PolicyUnread, PolicyView
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorityUnread:
-    """No grants, and why, in one line."""
+    """No grants, and why, in one line; `is_absent`: no document that was read has any."""
 
     reason: str
+    is_absent: bool = False
 
 
 def read_authority(
@@ -39,4 +40,9 @@ def read_authority(
         return authority
     if isinstance(policy, PolicyUnread):
         return AuthorityUnread(f"policy not read: {policy.reason}")
-    return AuthorityUnread(f"{policy.source} has no authority section")
+    return AuthorityUnread(f"{policy.source} has no authority section", is_absent=True)
+
+
+def has_same_grants(one: Authority, other: Authority) -> bool:
+    """Whether two readings of grants came to the same, comments and order aside."""
+    return authority_form(one) == authority_form(other)

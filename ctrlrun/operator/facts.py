@@ -188,7 +188,9 @@ def mutation_facts(reader: PagedReader, receipt: Receipt) -> MutationFacts | Non
 def _was_blocked(receipt: Receipt) -> bool:
     """Whether the presented approval was refused, or would have been if this were enforced."""
     if receipt.result is ReceiptResult.OBSERVED:
-        return (receipt.would_have or {}).get("blocked_reason") == "approval_mismatch"
+        return receipt.would_have is not None and (
+            receipt.would_have.blocked_reason == "approval_mismatch"
+        )
     return receipt.result is ReceiptResult.BLOCKED
 
 

@@ -166,8 +166,8 @@ def _receipt_reason(subject: Subject) -> Iterator[object]:
     row = subject.row
     if isinstance(row, Receipt):
         yield row.decision_reason
-        would_have = row.would_have or {}
-        yield from (would_have.get(key) for key in ("blocked_reason", "reason"))
+        if row.would_have is not None:
+            yield from (row.would_have.get(key) for key in ("blocked_reason", "reason"))
 
 
 def _would(subject: Subject) -> tuple[object, object, object]:

@@ -25,15 +25,15 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _MOST_DIGITS = 9
 
 
-def since_boundary(text: str | None, *, clock: Clock = utc_now) -> datetime | None:
+def since_boundary(argument: str | None, *, clock: Clock = utc_now) -> datetime | None:
     """The boundary that a window means: `30m`, `2h`, `7d` back from now, or a time with an offset.
 
     None for None. Raises InvalidArgument for anything else, and for a window that reaches back
     beyond the calendar (docs/stats.md).
     """
-    if text is None:
+    if argument is None:
         return None
-    asked = text.strip()
+    asked = argument.strip()
     window = _WINDOW.fullmatch(asked)
     try:
         if window is not None:
@@ -57,7 +57,7 @@ def since_boundary(text: str | None, *, clock: Clock = utc_now) -> datetime | No
 
 
 def stats_document(
-    receipts: Iterable[Receipt], *, mode: Mode, boundary: datetime | None
+    counted: Iterable[Receipt], *, mode: Mode, boundary: datetime | None
 ) -> dict[str, Any]:
     """The document (`ctrlrun.stats/v1`) of the receipts that finished at the boundary or later.
 
@@ -66,7 +66,7 @@ def stats_document(
     """
     counts: Counter[ReceiptFacts] = Counter()
     ends: list[datetime] = []
-    for receipt in receipts:
+    for receipt in counted:
         if boundary is None or receipt.finished_at >= boundary:
             counts[facts_of(receipt)] += 1
             ends.append(receipt.finished_at)

@@ -3,6 +3,7 @@
 This room knows no store, no person and no executor. The rules are in docs/policy.md.
 """
 
+from ctrlrun.conditions import Condition, Decision, parse_conditions
 from ctrlrun.policy.policy import Mode, Policy, discover_policy_path, hash_with_authority
 from ctrlrun.policy.rules import ActionPolicy, Evaluation, McpOptions, PolicyControl, Rule
 from ctrlrun.policy.versions import SCHEMAS
@@ -10,6 +11,8 @@ from ctrlrun.policy.versions import SCHEMAS
 __all__ = [
     "SCHEMAS",
     "ActionPolicy",
+    "Condition",
+    "Decision",
     "Evaluation",
     "McpOptions",
     "Mode",
@@ -18,4 +21,5 @@ __all__ = [
     "Rule",
     "discover_policy_path",
     "hash_with_authority",
+    "parse_conditions",
 ]

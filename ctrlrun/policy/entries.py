@@ -131,7 +131,7 @@ def _entry(item: object, setting: Setting, where: str) -> ActionPolicy:
     mcp = _mcp(mapping.get("mcp"), f"{where}: mcp")
     controls = _citations(mapping, setting, where)
     refuse_newer_keys(mapping, ("data",), "v4", setting.schema, where)
-    data = _data(mapping["data"], f"{where}: data") if "data" in mapping else {}
+    data = _data(mapping.get("data"), f"{where}: data")
     decision: Decision | None = None
     rules: tuple[Rule, ...] = ()
     if "decision" in mapping:
@@ -194,6 +194,8 @@ def _mcp(value: object, where: str) -> McpOptions:
 
 def _data(value: object, where: str) -> dict[str, str]:
     labels: dict[str, str] = {}
+    if value is None:
+        return labels
     for argument, label in mapping_at(value, where).items():
         text_at(argument, f"{where}: the argument {argument!r}")
         if argument == DATA_SCOPE:

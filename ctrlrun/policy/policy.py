@@ -32,7 +32,10 @@ _DEFAULT_MCP = McpOptions()
 
 
 class Policy:
-    """A policy document. Build one with `from_file` or `from_yaml`; it never changes afterwards."""
+    """A policy document. Build one with `from_file` or `from_yaml`; it never changes afterwards.
+
+    Two are equal when they say the same, wherever they were read from.
+    """
 
     __slots__ = (
         "_actions",
@@ -69,6 +72,18 @@ class Policy:
             self._authority = parse_section(document["authority"], source=source)
         self._sections = _Sections(actions, document.get("controls"), source)
         self._policy_hash = hash_with_authority(self, self._authority)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Policy):
+            return NotImplemented
+        return self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+    def _content(self) -> tuple[str | None, ...]:
+        # The hash takes an environment that is left out for production.
+        return self._policy_hash, self._environment, self._version
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str] | None = None) -> Policy:
@@ -151,19 +166,19 @@ class Policy:
         entry = self._actions.get(action.name)
         return frozenset() if entry is None else entry.scope_of(action.arguments)
 
-    def effect_template(self, name: str) -> str | None:
+    def effect_template(self, action_name: str) -> str | None:
         """The template of an action's effect key; None when unset or unlisted."""
-        entry = self._actions.get(name)
+        entry = self._actions.get(action_name)
         return None if entry is None else entry.effect
 
-    def resource_template(self, name: str) -> str | None:
+    def resource_template(self, action_name: str) -> str | None:
         """The template of an action's resource; None when unset or unlisted."""
-        entry = self._actions.get(name)
+        entry = self._actions.get(action_name)
         return None if entry is None else entry.resource
 
-    def mcp_options(self, name: str) -> McpOptions:
+    def mcp_options(self, action_name: str) -> McpOptions:
         """How an MCP tool's results are read; the defaults when unset or unlisted."""
-        entry = self._actions.get(name)
+        entry = self._actions.get(action_name)
         return _DEFAULT_MCP if entry is None else entry.mcp
 
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from ctrlrun.action import Action
 from ctrlrun.approval import (
+    DEFAULT_APPROVAL_TTL,
     Approval,
     ApprovalRecord,
     ApprovalRequest,
@@ -35,13 +36,13 @@ class LocalApprovalProvider:
         self._clock = clock
         self.poll_seconds = poll_interval.total_seconds()
 
-    def request(self, action: Action, ttl: timedelta) -> ApprovalRequest:
+    def request(self, action: Action, ttl: timedelta = DEFAULT_APPROVAL_TTL) -> ApprovalRequest:
         """Store a pending request that lapses after `ttl`; InvalidArgument unless positive."""
         request = new_request(action, ttl, self._clock)
         self._store.put_approval_request(request)
         return request
 
-    def wait(self, request_id: str, timeout: timedelta | None) -> Approval | None:
+    def wait(self, request_id: str, timeout: timedelta | None = None) -> Approval | None:
         """Read the request until it is answered: the grant, or None for any other end.
 
         Raises ApprovalTimeout when `timeout` or the request's life ends first, and

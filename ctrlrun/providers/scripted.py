@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from ctrlrun.action import Action
 from ctrlrun.approval import (
+    DEFAULT_APPROVAL_TTL,
     Approval,
     ApprovalRecord,
     ApprovalRequest,
@@ -42,13 +43,13 @@ class ScriptedApprovalProvider:
         self._clock = clock
         self.polls = 0
 
-    def request(self, action: Action, ttl: timedelta) -> ApprovalRequest:
+    def request(self, action: Action, ttl: timedelta = DEFAULT_APPROVAL_TTL) -> ApprovalRequest:
         """Store a pending request that lapses after `ttl`; InvalidArgument unless positive."""
         request = new_request(action, ttl, self._clock)
         self._store.put_approval_request(request)
         return request
 
-    def wait(self, request_id: str, timeout: timedelta | None) -> Approval | None:
+    def wait(self, request_id: str, timeout: timedelta | None = None) -> Approval | None:
         """Take steps until the request is answered; ApprovalTimeout when the script ends first."""
         started = self._clock()
         while True:

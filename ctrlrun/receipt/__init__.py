@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ctrlrun.clock import iso_timestamp
 from ctrlrun.receipt.chain import (
     CHAIN_BREAKS,
@@ -27,6 +30,7 @@ from ctrlrun.receipt.receipts import (
     RECEIPTS_FILENAME,
     Receipt,
     ReceiptResult,
+    WouldHave,
     new_receipt_id,
     principal_document,
     principal_from_document,
@@ -46,6 +50,7 @@ __all__ = [
     "EventType",
     "Receipt",
     "ReceiptResult",
+    "WouldHave",
     "event_data_json",
     "event_type",
     "iso_timestamp",
@@ -57,3 +62,14 @@ __all__ = [
     "principal_from_document",
     "verify_chain",
 ]
+
+# Programs import these from here too; they live on a higher floor, and so come on first use.
+if TYPE_CHECKING:
+    from ctrlrun.sinks import EventSink as EventSink
+    from ctrlrun.sinks import JSONLEventSink as JSONLEventSink
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in ("EventSink", "JSONLEventSink"):
+            return getattr(import_module("ctrlrun.sinks"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -95,9 +95,9 @@ class ChainReport:
     verified: int
     chained: int
     unchained: int
-    breaks: tuple[ChainBreak, ...]
-    head_seq: int | None
-    head_hash: str | None
+    breaks: list[ChainBreak]
+    head_seq: int | None = None
+    head_hash: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values, breaks last."""
@@ -236,7 +236,7 @@ class ChainWalk:
         self._breaks.append(ChainBreak(name, seq, detail))
 
     def _report_against(self, head: tuple[int, str] | None) -> ChainReport:
-        breaks = (*self._unchained_break(), *self._breaks, *self._head_breaks(head))
+        breaks = [*self._unchained_break(), *self._breaks, *self._head_breaks(head)]
         named = sorted({item.seq for item in breaks if item.seq is not None})
         seq, digest = (None, None) if head is None else head
         return ChainReport(

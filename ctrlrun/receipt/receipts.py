@@ -35,7 +35,36 @@ def new_receipt_id() -> str:
     return new_id("ctr_")
 
 
-@dataclass(frozen=True, kw_only=True)
+class WouldHave(dict[str, Any]):
+    """What enforcing would have done with an observed call (docs/observe.md).
+
+    Its keys in the document are read as attributes too; `decision` is a Decision then, and raises
+    ValueError for a text that is none.
+    """
+
+    @property
+    def decision(self) -> Decision:
+        """What the rules say."""
+        return Decision(self["decision"])
+
+    @property
+    def reason(self) -> str:
+        """Why."""
+        reason: str = self["reason"]
+        return reason
+
+    @property
+    def blocked_reason(self) -> str | None:
+        """The first thing that enforcing would have stopped at, or None."""
+        reason: str | None = self.get("blocked_reason")
+        return reason
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys and their values, as in the document."""
+        return dict(self)
+
+
+@dataclass(frozen=True)
 class Receipt:
     """What one attempt was, who decided it, and how it ended (docs/receipts.md).
 
@@ -62,7 +91,7 @@ class Receipt:
     effect_key: str | None = None
     attempt: int = 1
     execution: ReceiptResult | None = None
-    would_have: Mapping[str, Any] | None = None
+    would_have: WouldHave | None = None
     error: str | None = None
     seq: int | None = None
     prev_hash: str | None = None
@@ -70,6 +99,10 @@ class Receipt:
     policy_version: str | None = None
     controls: tuple[str, ...] = ()
     hash: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.would_have is not None and type(self.would_have) is not WouldHave:
+            object.__setattr__(self, "would_have", WouldHave(self.would_have))
 
     def to_dict(self) -> dict[str, Any]:
         """The document (`ctrlrun.receipt/v3`), keys in their fixed order."""
@@ -148,9 +181,9 @@ class Receipt:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> Receipt:
+    def from_json(cls, line: str) -> Receipt:
         """`from_dict` of a JSON text."""
-        document = json.loads(text)
+        document = json.loads(line)
         if not isinstance(document, dict):
             raise InvalidArgument("a receipt is a JSON object")
         return cls.from_dict(document)

@@ -17,7 +17,6 @@ from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.authority import DelegationRecord
 from ctrlrun.clock import column_timestamp
 from ctrlrun.effect import EffectRecord, EffectState, Holder
-from ctrlrun.errors import InvalidArgument
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state.page import (
     START,
@@ -25,8 +24,12 @@ from ctrlrun.state.page import (
     EffectOrder,
     Page,
     ReceiptRow,
+    aware,
     bad_cursor,
     check_page,
+    known_order,
+    known_value,
+    number_of,
 )
 
 K = TypeVar("K", int, str)
@@ -117,7 +120,7 @@ class MemoryPages:
         """The first rows after a cursor, as stored."""
         check_page(None, after, limit)
         with self._lock:
-            start = _number(after) if after else 0
+            start = number_of(after) if after else 0
             return tuple(map(_stored, self._tables.receipts[start : start + limit]))
 
     def receipts_page(
@@ -138,8 +141,8 @@ class MemoryPages:
             window = _window(
                 self._tables.receipts,
                 lambda row: row.seq,
-                _before(before, _number),
-                _after(after, _number, 0),
+                _before(before, number_of),
+                _after(after, number_of, 0),
                 limit,
                 keep,
             )
@@ -176,8 +179,8 @@ class MemoryPages:
             window = _window(
                 self._tables.events,
                 lambda row: row.event_id,
-                _before(before, _number),
-                _after(after, _number, 0),
+                _before(before, number_of),
+                _after(after, number_of, 0),
                 limit,
                 keep,
             )
@@ -208,7 +211,7 @@ class MemoryPages:
     ) -> Page[EffectRecord]:
         """Some effects by when they were created, or last changed."""
         keep = _effect_filter(state, lapsed_at)
-        key = _known({"created": by_creation, "updated": _by_change}, order)
+        key = known_order({"created": by_creation, "updated": _by_change}, order)
         with self._lock:
             check_page(before, after, limit)
             window = _window(
@@ -242,7 +245,7 @@ class MemoryPages:
     ) -> Page[ApprovalRecord]:
         """Some requests in the order in which they came, or expire."""
         keep = _approval_filter(status, action_hash, live_at)
-        key = _known({"stored": _by_number, "expiry": _by_expiry}, order)
+        key = known_order({"stored": _by_number, "expiry": _by_expiry}, order)
         with self._lock:
             check_page(before, after, limit)
             window = _window(
@@ -283,8 +286,8 @@ class MemoryPages:
             window = _window(
                 list(enumerate(self._tables.delegations.values(), 1)),
                 lambda row: row[0],
-                _before(before, _number),
-                _after(after, _number, 0),
+                _before(before, number_of),
+                _after(after, number_of, 0),
                 limit,
                 lambda row: keep(row[1]),
             )
@@ -334,24 +337,12 @@ def _after(cursor: str | None, parse: Callable[[str], K], start: K) -> K | None:
     return start if cursor == START else _before(cursor, parse)
 
 
-def _known(orders: dict[str, T], name: str) -> T:
-    if name not in orders:
-        raise InvalidArgument(f"no order {name!r}; there is: {', '.join(orders)}")
-    return orders[name]
-
-
-def _number(cursor: str) -> int:
-    if not (cursor.isascii() and cursor.isdigit()):
-        raise bad_cursor(cursor)
-    return int(cursor)
-
-
 _SORTED_CURSOR = re.compile(r"(?:[0-9T:.+-]+/)?[0-9]{12}")
 
 
 def _text_key(cursor: str) -> str:
     """A cursor of a list whose keys are texts that sort: it is the key itself."""
-    if not _SORTED_CURSOR.fullmatch(cursor):
+    if not isinstance(cursor, str) or _SORTED_CURSOR.fullmatch(cursor) is None:
         raise bad_cursor(cursor)
     return cursor
 
@@ -395,6 +386,9 @@ def _stored(row: ChainedRow) -> ReceiptRow:
 def _receipt_filter(
     action_id: str | None, effect_key: str | None, control: str | None, since: datetime | None
 ) -> Callable[[ChainedRow], bool]:
+    if since is not None:
+        aware(since, "since")
+
     def keep(row: ChainedRow) -> bool:
         receipt = row.receipt
         return (
@@ -430,9 +424,13 @@ def _event_filter(
 def _effect_filter(
     state: EffectState | None, lapsed_at: datetime | None
 ) -> Callable[[EffectRow], bool]:
+    wanted = known_value(EffectState, state, "state")
+    if lapsed_at is not None:
+        aware(lapsed_at, "lapsed_at")
+
     def keep(row: EffectRow) -> bool:
         record = row.record
-        return state in (None, record.state) and (
+        return wanted in (None, record.state) and (
             lapsed_at is None or record.lease_is_lapsed(lapsed_at)
         )
 
@@ -442,10 +440,14 @@ def _effect_filter(
 def _approval_filter(
     status: ApprovalStatus | None, action_hash: str | None, live_at: datetime | None
 ) -> Callable[[ApprovalRow], bool]:
+    wanted = known_value(ApprovalStatus, status, "status")
+    if live_at is not None:
+        aware(live_at, "live_at")
+
     def keep(row: ApprovalRow) -> bool:
         record = row.record
         return (
-            status in (None, record.status)
+            wanted in (None, record.status)
             and action_hash in (None, record.action_hash)
             and (live_at is None or live_at <= record.expires_at)
         )

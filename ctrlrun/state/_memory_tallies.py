@@ -8,8 +8,7 @@ from datetime import datetime
 
 from ctrlrun.receipt import EventType
 from ctrlrun.state._memory_pages import Tables
-from ctrlrun.state._memory_pages import _number as place_of
-from ctrlrun.state.page import START, check_page
+from ctrlrun.state.page import START, aware, check_page, number_of
 from ctrlrun.state.tally import AnswerTally, Stretch, TallyPage, answers_of, tally_receipts
 
 
@@ -21,6 +20,7 @@ class MemoryTallies:
 
     def receipts_place(self, since: datetime) -> str:
         """The cursor before the first receipt of the chain that finished then or later."""
+        aware(since, "since")
         with self._lock:
             rows = self._tables.receipts
             found = (row.seq for row in rows if row.receipt.finished_at >= since)
@@ -36,10 +36,10 @@ class MemoryTallies:
     ) -> TallyPage:
         """The tallies of the next receipts behind a cursor, at most through another."""
         check_page(None, after, limit)
-        start = place_of(after) if after else 0
+        start = number_of(after) if after else 0
         with self._lock:
             rows = self._tables.receipts
-            end = len(rows) if through is None else min(place_of(through or "0"), len(rows))
+            end = len(rows) if through is None else min(number_of(through or "0"), len(rows))
             chosen = rows[start : min(end, start + limit)]
         if not chosen:
             return TallyPage()
@@ -50,7 +50,7 @@ class MemoryTallies:
     def receipts_finished(self, stretch: Stretch, *, through: str) -> TallyPage:
         """The tallies of all receipts that finished in the stretch and stand before a cursor."""
         with self._lock:
-            chosen = self._tables.receipts[: place_of(through or "0")]
+            chosen = self._tables.receipts[: number_of(through or "0")]
         return tally_receipts((row.receipt for row in chosen), stretch)
 
     def receipts_ends(
@@ -64,6 +64,9 @@ class MemoryTallies:
         self, now: datetime, *, since: datetime | None = None, until: datetime | None = None
     ) -> AnswerTally:
         """How the requests made in [since, until) were answered, as of `now`."""
+        for name, moment in (("now", now), ("since", since), ("until", until)):
+            if moment is not None:
+                aware(moment, name)
         denied: dict[str, datetime] = {}
         with self._lock:
             for row in self._tables.events:

@@ -53,13 +53,15 @@ class ApprovalReads(Reads):
         sql = f"SELECT {APPROVAL_COLUMNS} FROM approvals WHERE action_hash = ? ORDER BY {keys}"
         return tuple(approval_from(row) for row in self._rows(sql, (action_hash,)))
 
-    def find_granted_approval(self, action_hash: str) -> ApprovalRecord | None:
+    def find_granted_approval(self, action_hash: str) -> Approval | None:
         """The newest grant for the hash that has not expired."""
-        return self._newest(action_hash, "granted", "granted_at")
+        found = self._newest(action_hash, "granted", "granted_at")
+        return None if found is None else found.as_approval()
 
-    def find_denied_request(self, action_hash: str) -> ApprovalRecord | None:
+    def find_denied_request(self, action_hash: str) -> ApprovalRequest | None:
         """The newest denied request for the hash that has not expired."""
-        return self._newest(action_hash, "denied", "created_at")
+        found = self._newest(action_hash, "denied", "created_at")
+        return None if found is None else found.request
 
     def _newest(self, action_hash: str, status: str, column: str) -> ApprovalRecord | None:
         by = self._dialect.byte_order

@@ -22,6 +22,7 @@ from ctrlrun.errors import CTRLRunError, DamagedRow
 from ctrlrun.state import verdicts
 from ctrlrun.state.core import Reads, Writes
 from ctrlrun.state.dialect import Order
+from ctrlrun.state.page import known_value
 from ctrlrun.state.rows import EFFECT_COLUMNS, column_time, effect_from, optional_column_time
 from ctrlrun.state.session import EffectChange, Session
 from ctrlrun.state.verdicts import EffectVerdict
@@ -77,11 +78,11 @@ class EffectReads(Reads):
     def list_effects(self, state: EffectState | None = None) -> tuple[EffectRecord, ...]:
         """All records (of a state), oldest first."""
         order: Order = self._dialect.stored["effects"]
-        where = "" if state is None else " WHERE state = ?"
+        wanted = known_value(EffectState, state, "state")
+        where = "" if wanted is None else " WHERE state = ?"
         sql = f"SELECT {EFFECT_COLUMNS} FROM effects{where} ORDER BY {order.key} NULLS FIRST, {order.tie}"
-        return tuple(
-            effect_from(row) for row in self._rows(sql, () if state is None else (str(state),))
-        )
+        values = () if wanted is None else (wanted.value,)
+        return tuple(effect_from(row) for row in self._rows(sql, values))
 
 
 class EffectWrites(EffectReads, Writes):

@@ -25,7 +25,6 @@ _PUT = (
     "INSERT INTO receipts (receipt_id, action_id, effect_key, result, json, ts, seq, prev_hash, "
     "hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_BY_ID = f"SELECT {RECEIPT_COLUMNS} FROM receipts WHERE receipt_id = ?"
 _MOVE_HEAD = "UPDATE receipt_chain SET seq = ?, hash = ? WHERE id = 1"
 
 
@@ -79,7 +78,8 @@ class EvidenceWrites(EvidenceReads, Writes):
     def put_receipt(self, receipt: Receipt) -> Receipt:
         """Store a receipt as the next of the chain; returns it with `seq`, `prev_hash`, `hash`.
 
-        Raises InvalidArgument when the chain has no head row, or the receipt no canonical form.
+        Raises InvalidArgument when the chain has no head row, the id was used before, or the
+        receipt has no canonical form.
         """
 
         def step(session: Session) -> Receipt:
@@ -104,7 +104,7 @@ class EvidenceWrites(EvidenceReads, Writes):
                 session.execute(_PUT, values)
                 session.execute(_MOVE_HEAD, (chained.seq, chained.hash))
             elif session.execute(both, values).rowcount != 1:
-                return _stored(session, chained.receipt_id)
+                raise InvalidArgument(f"receipt {chained.receipt_id} already exists")
             return chained
 
         return self._write(step)
@@ -119,16 +119,6 @@ def _columns(event: Event) -> tuple[str | None, ...]:
         event.approval_id,
         event_data_json(event),
     )
-
-
-def _stored(session: Session, receipt_id: str) -> Receipt:
-    """The receipt that has this id already."""
-    row = session.row(_BY_ID, (receipt_id,))
-    if row is None:
-        raise InvalidArgument(
-            f"receipt {receipt_id} already exists, out of reach; nothing was written"
-        )
-    return receipt_from(row)
 
 
 def _head_from(row: Row) -> tuple[int, str]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ctrlrun.canonical import has_surrogate
 from ctrlrun.state.dialect import Filter, Order
 from ctrlrun.state.page import START, bad_cursor, check_page
 from ctrlrun.state.session import Row, Session
@@ -140,11 +141,32 @@ def parse_cursor(text: str, order: Order) -> Place:
     width = 1 if order.key is None else 2
     try:
         place = tuple(_unplain(value) for value in json.loads(text))
-        if len(place) != width or place[-1] is None or isinstance(place[-1], (bool, dict, list)):
+        if len(place) != width or not _can_stand(place, order):
             raise ValueError
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise bad_cursor(text) from None
     return place
+
+
+_NUMBERS = frozenset({"event_id", "rowid", "seq"})
+
+
+def _can_stand(place: Place, order: Order) -> bool:
+    """Whether a row may stand there: no database is asked to compare what it cannot."""
+    tie, key = place[-1], place[0]
+    if not _is_of(order.tie, tie):
+        return False
+    if order.key is None or key is None:
+        return True
+    if order.tie == "rowid":  # SQLite may hold a value of any type in a damaged row
+        return isinstance(key, (bytes, float)) or _is_of("seq", key) or _is_of("", key)
+    return _is_of(order.key, key)
+
+
+def _is_of(column: str, value: Any) -> bool:
+    if column in _NUMBERS:
+        return type(value) is int and -(2**63) <= value < 2**63
+    return isinstance(value, str) and "\0" not in value and not has_surrogate(value)
 
 
 def _plain(value: Any) -> Any:

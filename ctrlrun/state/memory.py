@@ -40,6 +40,7 @@ from ctrlrun.state._memory_pages import (
     by_creation,
 )
 from ctrlrun.state._memory_tallies import MemoryTallies
+from ctrlrun.state.page import aware, known_value
 from ctrlrun.state.protocol import HeldContinuation
 from ctrlrun.state.verdicts import ApprovalVerdict, EffectVerdict
 
@@ -112,7 +113,7 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
         self._changes += 1
 
     def _now(self) -> datetime:
-        return _aware(self._clock(), "the clock's time").astimezone(UTC)
+        return aware(self._clock(), "the clock's time").astimezone(UTC)
 
     # --- effects -------------------------------------------------------------------------------
 
@@ -235,22 +236,23 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
 
     def list_effects(self, state: EffectState | None = None) -> tuple[EffectRecord, ...]:
         """All records, or those in one state, oldest first."""
+        wanted = known_value(EffectState, state, "state")
         with self._lock:
             rows = sorted(self._tables.effects.values(), key=by_creation)
-            return tuple(row.read() for row in rows if state in (None, row.record.state))
+            return tuple(row.read() for row in rows if wanted in (None, row.record.state))
 
     # --- holders -------------------------------------------------------------------------------
 
     def put_holder(self, holder: Holder) -> None:
         """Write down who makes an attempt."""
-        _aware(holder.seen_at, "seen_at")
+        aware(holder.seen_at, "seen_at")
         _check_texts(holder.effect_key, holder.action_id, holder.host, holder.thread)
         with self._lock:
             self._put(self._tables.holders, (holder.effect_key, holder.attempt), holder)
 
     def see_holder(self, effect_key: str, action_id: str, attempt: int, at: datetime) -> None:
         """Note that an attempt was seen at a time; nothing when it is not written down."""
-        _aware(at, "at")
+        aware(at, "at")
         with self._lock:
             holder = self._tables.holders.get((effect_key, attempt))
             if holder is not None and holder.action_id == action_id:
@@ -357,15 +359,17 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
             rows = self._tables.approvals.values()
             return tuple(row.record for row in rows if row.record.action_hash == action_hash)
 
-    def find_granted_approval(self, action_hash: str) -> ApprovalRecord | None:
+    def find_granted_approval(self, action_hash: str) -> Approval | None:
         """The newest grant for a hash that has not expired."""
-        return self._newest(action_hash, ApprovalStatus.GRANTED, lambda found: found.granted_at)
+        found = self._newest(action_hash, ApprovalStatus.GRANTED, lambda found: found.granted_at)
+        return None if found is None else found.as_approval()
 
-    def find_denied_request(self, action_hash: str) -> ApprovalRecord | None:
+    def find_denied_request(self, action_hash: str) -> ApprovalRequest | None:
         """The newest denied request about a hash that has not expired."""
-        return self._newest(
+        found = self._newest(
             action_hash, ApprovalStatus.DENIED, lambda found: found.request.created_at
         )
+        return None if found is None else found.request
 
     def _newest(
         self,
@@ -388,7 +392,7 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
     def put_delegation(self, record: DelegationRecord) -> None:
         """Store a delegation; InvalidArgument for an id that is taken."""
         verdicts.check_name(record.delegation_id, "delegation_id")
-        _aware(record.created_at, "created_at")
+        aware(record.created_at, "created_at")
         _check_texts(record.parent_id, record.grant_json, record.created_by_agent)
         _check_texts(record.created_by_user, record.created_via, record.revoked_by)
         with self._lock:
@@ -398,7 +402,7 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
 
     def revoke_delegation(self, delegation_id: str, *, by: str | None, at: datetime) -> bool:
         """Revoke it: True once, False from then on; InvalidArgument for an unknown id."""
-        _aware(at, "at")
+        aware(at, "at")
         _check_texts(by)
         with self._lock:
             record = self._tables.delegations.get(delegation_id)
@@ -455,7 +459,7 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
     def append_event(self, event: Event) -> Event:
         """The event with the id that it was given; InvalidArgument for data that is not JSON."""
         text = event_data_json(event)
-        _aware(event.ts, "ts")
+        aware(event.ts, "ts")
         _check_texts(str(event.type), event.action_id, event.effect_key, event.approval_id)
         with self._lock:
             events = self._tables.events
@@ -470,7 +474,7 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
 
     def put_receipt(self, receipt: Receipt) -> Receipt:
         """The receipt in its place in the chain; InvalidArgument for an id that is taken."""
-        _aware(receipt.finished_at, "finished_at")
+        aware(receipt.finished_at, "finished_at")
         with self._lock:
             if receipt.receipt_id in self._tables.receipt_ids:
                 raise InvalidArgument(f"receipt {receipt.receipt_id} already exists")
@@ -494,12 +498,6 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
                 return 0, GENESIS_HASH
             last = self._tables.receipts[-1]
             return last.seq, last.receipt.hash or GENESIS_HASH
-
-
-def _aware(moment: datetime, name: str) -> datetime:
-    if moment.utcoffset() is None:
-        raise InvalidArgument(f"{name} {moment.isoformat()} has no offset from UTC")
-    return moment
 
 
 def _check_texts(*texts: str | None) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 from ctrlrun.errors import InvalidArgument
 
+E = TypeVar("E", bound=StrEnum)
 T = TypeVar("T")
 
 ApprovalOrder = Literal["stored", "expiry"]
@@ -66,6 +71,40 @@ def check_page(before: str | None, after: str | None, limit: int) -> None:
         raise InvalidArgument("a page is read before a cursor or after one, not both")
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise InvalidArgument(f"a page's limit must be a positive integer, not {limit!r}")
+
+
+def known_value(kind: type[E], value: str | None, what: str) -> E | None:
+    """A state or status to filter by, or None; InvalidArgument for one that there is not."""
+    if value is None:
+        return None
+    try:
+        return kind(value)
+    except ValueError:
+        raise InvalidArgument(f"no {what} {value!r}; there is: {', '.join(kind)}") from None
+
+
+def known_order(orders: Mapping[str, T], name: str) -> T:
+    """What stands for an order of a list; InvalidArgument for a name that is none."""
+    if name not in orders:
+        raise InvalidArgument(f"no order {name!r}; there is: {', '.join(orders)}")
+    return orders[name]
+
+
+def aware(moment: datetime, name: str) -> datetime:
+    """The moment; InvalidArgument for one without an offset from UTC."""
+    if moment.utcoffset() is None:
+        raise InvalidArgument(f"{name} {moment.isoformat()} has no offset from UTC")
+    return moment
+
+
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+def number_of(cursor: str) -> int:
+    """The number that a cursor of a numbered list is; InvalidArgument for anything else."""
+    if not isinstance(cursor, str) or _NUMBER.fullmatch(cursor) is None:
+        raise bad_cursor(cursor)
+    return int(cursor)
 
 
 def bad_cursor(cursor: str) -> InvalidArgument:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.authority import DelegationRecord
 from ctrlrun.effect import EffectRecord, EffectState
-from ctrlrun.errors import DamagedRow, InvalidArgument
+from ctrlrun.errors import DamagedRow
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state import keyset
 from ctrlrun.state.core import Reads
@@ -22,7 +22,9 @@ from ctrlrun.state.page import (
     EffectOrder,
     Page,
     ReceiptRow,
-    bad_cursor,
+    known_order,
+    known_value,
+    number_of,
 )
 from ctrlrun.state.rows import (
     APPROVAL_COLUMNS,
@@ -217,7 +219,7 @@ class PageReads(Reads):
         created, by = self._dialect.stored["effects"], self._dialect.byte_order
         orders = {"created": created, "updated": Order(f"updated_at{by}", created.tie)}
         listing = Listing(
-            "effects", EFFECT_COLUMNS, _known(orders, order), self._effects(state, lapsed_at)
+            "effects", EFFECT_COLUMNS, known_order(orders, order), self._effects(state, lapsed_at)
         )
         return self._page(listing, effect_from, before, after, limit)
 
@@ -232,11 +234,11 @@ class PageReads(Reads):
 
     def _effects(self, state: EffectState | None, lapsed_at: datetime | None) -> list[Filter]:
         filters: list[Filter] = []
-        if state is not None:
+        known = known_value(EffectState, state, "state")
+        if known is not None:
             # Spelled out, not a value: so the indexes over some states are known to cover it.
-            name = EffectState(state).value
-            filters.append(Filter(f"state = '{name}'"))
-            if state is not EffectState.COMMITTED:
+            filters.append(Filter(f"state = '{known}'"))
+            if known is not EffectState.COMMITTED:
                 filters.append(_NOT_COMMITTED)
         if lapsed_at is not None:
             by = self._dialect.byte_order
@@ -271,7 +273,9 @@ class PageReads(Reads):
             filters.append(_at_least("expires_at", by, start))
             if order == "expiry":
                 floors.append(Filter(f"expires_at{by} >= ?", start))
-        listing = Listing("approvals", APPROVAL_COLUMNS, _known(orders, order), filters, floors)
+        listing = Listing(
+            "approvals", APPROVAL_COLUMNS, known_order(orders, order), filters, floors
+        )
         return self._page(listing, approval_from, before, after, limit)
 
     def approvals_count(
@@ -318,7 +322,7 @@ def _delegations(parent_id: str | None, *, include_revoked: bool) -> list[Filter
 
 
 def _approvals(status: ApprovalStatus | None, action_hash: str | None) -> list[Filter]:
-    stored = None if status is None else ApprovalStatus(status).value
+    stored = known_value(ApprovalStatus, status, "status")
     return _equal(status=stored, action_hash=action_hash)
 
 
@@ -352,12 +356,4 @@ def _event_place(cursor: str | None) -> str | None:
     """An event's cursor as one of `keyset`'s; START stays."""
     if cursor is None or cursor == START:
         return cursor
-    if not (cursor.isascii() and cursor.isdigit()):
-        raise bad_cursor(cursor)
-    return f"[{int(cursor)}]"
-
-
-def _known(orders: dict[str, Order], name: str) -> Order:
-    if name not in orders:
-        raise InvalidArgument(f"no order {name!r}; there is: {', '.join(orders)}")
-    return orders[name]
+    return f"[{number_of(cursor)}]"

@@ -16,7 +16,7 @@ from ctrlrun.state.postgres_delegations import FollowedDelegations
 from ctrlrun.state.postgres_dialect import PostgresDialect
 from ctrlrun.state.postgres_pages import SettledPages
 from ctrlrun.state.postgres_session import Connection, PostgresSession
-from ctrlrun.state.postgres_url import place_of
+from ctrlrun.state.postgres_url import DEFAULT_SCHEMA, place_of
 from ctrlrun.state.relational import RelationalReader, RelationalStore
 from ctrlrun.state.session import Sessions
 
@@ -30,7 +30,8 @@ class _Opened:
     def _open(
         self, url: str, schema: str | None, check: Callable[[Connection], None]
     ) -> tuple[Sessions[PostgresSession], PostgresDialect]:
-        place, self.schema = place_of(url, schema)
+        # The default cannot be told from the same name given, and gives way to the URL's.
+        place, self.schema = place_of(url, None if schema == DEFAULT_SCHEMA else schema)
         first = postgres_open.first_look(check)
         versions: list[int] = []
 
@@ -56,8 +57,7 @@ class PostgresStateStore(
     """A store in a schema of a Postgres database, shared by threads, processes and hosts.
 
     `url` goes to psycopg as it is (URL or keywords; `PG*` variables count), but for the parameter
-    `ctrlrun_schema` of a URL, which names the schema where `schema` does not; `public` where
-    neither does. Makes what is missing of tables and indexes, never the schema itself. `clock`
+    `ctrlrun_schema` of a URL, which names the schema where `schema` is left at `public`. Makes what is missing of tables and indexes, never the schema itself. `clock`
     returns aware times.
 
     Raises, in this order: InvalidArgument for an empty `url`, a bad name or two that differ;
@@ -67,7 +67,7 @@ class PostgresStateStore(
     docs/stores.md.
     """
 
-    def __init__(self, url: str, *, clock: Clock = utc_now, schema: str | None = None) -> None:
+    def __init__(self, url: str, *, clock: Clock = utc_now, schema: str = DEFAULT_SCHEMA) -> None:
         sessions, dialect = self._open(url, schema, lambda c: self._prepare(c, clock))
         super().__init__(sessions, dialect, clock)
 
@@ -98,7 +98,7 @@ class ExistingPostgresStore(PostgresStateStore):
         url: str,
         *,
         clock: Clock = utc_now,
-        schema: str | None = None,
+        schema: str = DEFAULT_SCHEMA,
         extend: bool,
     ) -> None:
         self._extend = extend

@@ -239,8 +239,8 @@ def _extend(connection: Connection, schema: str, place: str, clock: Clock) -> No
     for step in EXTENSIONS:
         try:
             with _locked(connection):
-                if step.id not in applied_extensions(connection, schema):
-                    found = look(connection, schema)
+                found = look(connection, schema)
+                if step.id not in applied_extensions(connection, schema) and found.suits(step):
                     ledger = (EXTENSION_LEDGER, "schema_extensions")
                     _apply(connection, schema, place, clock, step, *ledger, found)
         except SchemaMismatch as error:

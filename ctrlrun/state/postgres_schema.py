@@ -117,8 +117,9 @@ MIGRATIONS = (
 )
 
 
-def _index(extension_id: str, name: str, rest: str) -> Migration:
-    return Migration(extension_id, (f"CREATE INDEX IF NOT EXISTS {name} ON {{s}}.{rest}",))
+def _index(extension_id: str, name: str, rest: str, *needs: str) -> Migration:
+    statement = f"CREATE INDEX IF NOT EXISTS {name} ON {{s}}.{rest}"
+    return Migration(extension_id, (statement,), needs)
 
 
 KEY_INDEXES = (
@@ -203,16 +204,19 @@ EXTENSIONS = (
         "x08_effects_by_creation",
         "x_effects_by_creation",
         'effects (created_at COLLATE "C", effect_key)',
+        "effects.created_at",  # the earliest table of effects knew no times
     ),
     _index(
         "x09_effects_open",
         "x_effects_open",
         "effects (state, created_at COLLATE \"C\") WHERE state <> 'committed'",
+        "effects.created_at",
     ),
     _index(
         "x10_effects_ambiguous",
         "x_effects_ambiguous",
         "effects (updated_at COLLATE \"C\", effect_key) WHERE state = 'ambiguous'",
+        "effects.updated_at",
     ),
     _index("x11_approvals_by_status", "x_approvals_by_status", "approvals (status)"),
     _index(

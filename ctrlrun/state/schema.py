@@ -34,6 +34,8 @@ class Migration:
 
     id: str
     statements: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    """The columns (`table.column`) without which an extension is left out."""
 
 
 MIGRATION_IDS = (
@@ -66,17 +68,17 @@ def ctrlrun_version() -> str:
     return __version__
 
 
-def classify(ids: Iterable[str]) -> Classification:
+def classify(applied: Iterable[str]) -> Classification:
     """What a set of recorded migration ids means for this build."""
-    applied = frozenset(ids)
+    recorded = frozenset(applied)
     known = frozenset(MIGRATION_IDS)
-    missing, unknown = known - applied, applied - known
+    missing, unknown = known - recorded, recorded - known
     if unknown:
         return Classification.DIVERGENT if missing else Classification.BACKWARD
     if not missing:
         return Classification.UP_TO_DATE
-    prefix = frozenset(MIGRATION_IDS[: len(applied)])
-    return Classification.FORWARD if applied == prefix else Classification.GAPPED
+    prefix = frozenset(MIGRATION_IDS[: len(recorded)])
+    return Classification.FORWARD if recorded == prefix else Classification.GAPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,11 @@ class Found:
     columns: Mapping[str, Sequence[str]]
     recorded: Mapping[str, str]
     """Migration id -> the version that applied it."""
+
+    def suits(self, extension: Migration) -> bool:
+        """Whether the database has every column that an extension is about."""
+        needed = (name.partition(".") for name in extension.needs)
+        return all(column in self.columns.get(table, ()) for table, _, column in needed)
 
     @property
     def has_ledger(self) -> bool:

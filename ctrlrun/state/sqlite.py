@@ -21,7 +21,6 @@ from ctrlrun.state.sqlite_session import (
     SQLiteDialect,
     SQLiteSession,
     open_connection,
-    renamed,
 )
 
 _DURABILITIES = ("full", "normal")
@@ -72,14 +71,13 @@ class SQLiteStateStore(SeenWrites, FollowedDelegations, RelationalStore):
                 sqlite_make.create(self.path, clock, self.connector)
 
     def put_receipt(self, receipt: Receipt) -> Receipt:
-        """As every store's; `sqlite3.IntegrityError`, which names the receipt, for a used id."""
+        """As every store's; SQLite itself says when the id was used before."""
         try:
             return super().put_receipt(receipt)
         except sqlite3.IntegrityError as error:
             if _USED_RECEIPT not in str(error):
                 raise
-            message = f"receipt {receipt.receipt_id} already exists: {error}"
-            raise renamed(error, message) from error
+            raise InvalidArgument(f"receipt {receipt.receipt_id} already exists") from error
 
     def _prepare(self, connection: sqlite3.Connection, clock: Clock) -> None:
         sqlite_make.bring_to_head(connection, self.path, clock)

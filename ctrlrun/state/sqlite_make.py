@@ -107,8 +107,10 @@ def _next_migration(
 def _next_extension(
     connection: sqlite3.Connection, where: str
 ) -> tuple[Migration, str, str] | None:
-    applied = applied_extensions(connection, look(connection))
-    step = next((step for step in EXTENSIONS if step.id not in applied), None)
+    found = look(connection)
+    applied = applied_extensions(connection, found)
+    missing = (step for step in EXTENSIONS if step.id not in applied)
+    step = next(filter(found.suits, missing), None)
     if step is None:
         return None
     return step, EXTENSION_LEDGER, "INSERT INTO schema_extensions VALUES (?, ?, ?)"

@@ -105,8 +105,8 @@ MIGRATIONS = (
 )
 
 
-def _index(extension_id: str, definition: str) -> Migration:
-    return Migration(extension_id, (f"CREATE INDEX IF NOT EXISTS {definition}",))
+def _index(extension_id: str, definition: str, *needs: str) -> Migration:
+    return Migration(extension_id, (f"CREATE INDEX IF NOT EXISTS {definition}",), needs)
 
 
 CHANGES_TABLE = "x_delegation_changes"
@@ -181,15 +181,22 @@ EXTENSIONS = (
     ),
     _index("x06_receipts_by_time", "x_receipts_by_time ON receipts (ts, seq)"),
     _index("x07_receipts_unchained", "x_receipts_unchained ON receipts (seq) WHERE seq IS NULL"),
-    _index("x08_effects_by_creation", "x_effects_by_creation ON effects (created_at)"),
+    # The earliest table of effects knew no times.
+    _index(
+        "x08_effects_by_creation",
+        "x_effects_by_creation ON effects (created_at)",
+        "effects.created_at",
+    ),
     # Without the many that are done: a call that commits leaves no entry behind.
     _index(
         "x09_effects_open",
         "x_effects_open ON effects (state, created_at) WHERE state <> 'committed'",
+        "effects.created_at",
     ),
     _index(
         "x10_effects_ambiguous",
         "x_effects_ambiguous ON effects (updated_at) WHERE state = 'ambiguous'",
+        "effects.updated_at",
     ),
     _index("x11_approvals_by_status", "x_approvals_by_status ON approvals (status)"),
     _index("x12_approvals_by_expiry", "x_approvals_by_expiry ON approvals (status, expires_at)"),

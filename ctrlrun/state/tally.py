@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.conditions import Decision
 from ctrlrun.receipt import Receipt, ReceiptResult
-from ctrlrun.state.page import Damage
+from ctrlrun.state.page import Damage, aware
 
 POLICY_DIGITS = len("sha256:") + 16
 """How much of a policy's hash is kept: policies are told apart by it, not proved."""
@@ -78,13 +78,19 @@ class Stretch:
     """Which receipts: of the chain, and of those the ones that finished in [since, until).
 
     `split` parts them by when they finished. `timed` is how exactly moments are told: by the
-    `minute`, by the `hour`, or not at all.
+    `minute`, by the `hour`, or not at all. Raises InvalidArgument for a moment without an offset from UTC.
     """
 
     since: datetime | None = None
     until: datetime | None = None
     split: datetime | None = None
     timed: Timed = ""
+
+    def __post_init__(self) -> None:
+        for name in ("since", "until", "split"):
+            moment = getattr(self, name)
+            if moment is not None:
+                aware(moment, name)
 
 
 @dataclass(frozen=True, slots=True)

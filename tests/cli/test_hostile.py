@@ -10,7 +10,7 @@ from typing import Any
 from ctrlrun.action import Action, Principal
 from ctrlrun.canonical import has_surrogate
 from ctrlrun.clock import utc_now
-from ctrlrun.receipt import Event
+from ctrlrun.receipt import Event, WouldHave
 from ctrlrun.state import SQLiteStateStore
 from ctrlrun.text import inert
 from tests.cli.helpers import Ended, Scene
@@ -53,7 +53,7 @@ def put_everywhere(scene: Scene, text: str) -> tuple[str, str]:
         policy_hash=text,
         policy_version=text,
         action_hash=action.action_hash,
-        would_have={"decision": text, "reason": text, "blocked_reason": text},
+        would_have=WouldHave({"decision": text, "reason": text, "blocked_reason": text}),
     )
     scene.store.append_event(
         Event(text, action.action_id, utc_now(), {"error": text, text: [text]}, text, text)

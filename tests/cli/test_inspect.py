@@ -12,7 +12,7 @@ import pytest
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.clock import utc_now
-from ctrlrun.receipt import ReceiptResult
+from ctrlrun.receipt import ReceiptResult, WouldHave
 from tests.cli.helpers import Scene
 
 
@@ -62,7 +62,9 @@ def test_everything_that_a_receipt_may_say(scene: Scene) -> None:
         resource="ns:café",
         result=ReceiptResult.OBSERVED,
         execution=ReceiptResult.FAILED,
-        would_have={"decision": "deny", "reason": "rule[2]", "blocked_reason": "rule[2]"},
+        would_have=WouldHave(
+            {"decision": "deny", "reason": "rule[2]", "blocked_reason": "rule[2]"}
+        ),
         error="boom\nbang",
         policy_hash="sha256:f0",
         policy_version="2026-01",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ctrlrun.conditions import Decision
-from ctrlrun.receipt import Receipt, ReceiptResult
+from ctrlrun.receipt import Receipt, ReceiptResult, WouldHave
 from ctrlrun.reporting import stats_document
 from ctrlrun.state import SQLiteStateStore
 from tests.cli.helpers import POLICY, Ended, run
@@ -77,7 +77,7 @@ def observed(
         decision_reason=reason,
         result=ReceiptResult.OBSERVED,
         execution=ReceiptResult(more.pop("execution", "committed")),
-        would_have={"decision": decision, "reason": reason, "blocked_reason": blocked},
+        would_have=WouldHave({"decision": decision, "reason": reason, "blocked_reason": blocked}),
         finished_at=FIRST + timedelta(minutes=number - 1),
         **more,
     )

@@ -350,7 +350,6 @@ def test_mcp_options() -> None:
 @walk(
     ("data", "says"),
     [
-        (None, "mapping"),
         ([], "mapping"),
         ({"note": None}, "note"),
         ({"note": ""}, "blank"),

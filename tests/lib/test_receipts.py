@@ -19,6 +19,7 @@ from ctrlrun.receipt import (
     EventType,
     Receipt,
     ReceiptResult,
+    WouldHave,
     iso_timestamp,
     new_receipt_id,
 )
@@ -74,7 +75,7 @@ FULL = receipt(
     attempt=2,
     result=ReceiptResult.OBSERVED,
     execution=ReceiptResult.FAILED,
-    would_have={"decision": "deny", "reason": "r", "blocked_reason": None},
+    would_have=WouldHave({"decision": "deny", "reason": "r", "blocked_reason": None}),
     error="line1\nline2",
     started_at=datetime(2026, 1, 1, 12, 0, 1, tzinfo=UTC),
     finished_at=datetime(2026, 1, 1, 12, 0, 1, 999999, tzinfo=UTC),

@@ -275,7 +275,7 @@ def test_a_used_receipt_id_can_be_caught_and_leaves_no_gap(store: Traced) -> Non
     head = store.chain_head()
 
     def work() -> None:
-        with pytest.raises(sqlite3.IntegrityError):
+        with pytest.raises(InvalidArgument):
             store.put_receipt(receipt(1))
         store.append_event(old.event())
 

@@ -320,13 +320,14 @@ def test_a_schema_that_is_none_is_refused_before_anything_is_reached(value: str)
 
 
 def test_a_program_may_name_the_schema_in_the_url_as_commands_do(schema: str) -> None:
-    for options in ({}, {"schema": schema}):
+    # What is the default cannot be told from the same word given.
+    for options in ({}, {"schema": schema}, {"schema": "public"}):
         with closing(PostgresStateStore(a_url(schema), **options)) as store:
             assert store.schema == schema
     assert "effects" in tables(schema)
     other = f"{schema}_2"
     for call in (
-        lambda: PostgresStateStore(a_url(schema), schema="public"),
+        lambda: PostgresStateStore(a_url(schema), schema=other),
         lambda: PostgresStateStore.create_schema(a_url(schema), other),
         lambda: PostgresStateStore.drop_schema(a_url(schema), other),
     ):
@@ -340,3 +341,17 @@ def test_a_location_keeps_its_password_to_itself() -> None:
     location = locate("postgresql://u:s3cret@h/d?ctrlrun_schema=x", {})
     assert "s3cret" not in repr(location) + location.shown
     assert location.shown == "postgresql://u:***@h/d (schema x)"
+
+
+def test_a_schema_with_the_earliest_table_of_effects_is_brought_to_head(schema: str) -> None:
+    run(
+        schema,
+        "CREATE TABLE {s}.effects (effect_key TEXT PRIMARY KEY, state TEXT NOT NULL, "
+        "action_id TEXT NOT NULL, attempt INTEGER NOT NULL DEFAULT 1)",
+    )
+    for _ in range(2):  # what was left out is looked for again
+        open_store(schema).close()
+    added = {name for (name,) in rows(schema, "SELECT extension_id FROM {s}.schema_extensions")}
+    assert {step.id for step in EXTENSIONS} - added == {
+        *("x08_effects_by_creation", "x09_effects_open", "x10_effects_ambiguous"),
+    }

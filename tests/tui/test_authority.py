@@ -170,6 +170,25 @@ async def test_a_document_of_their_own_is_read_and_read_again(tmp_path: Path) ->
     made.close()
 
 
+@pytest.mark.parametrize("where", ["no section", "in the policy", "beside it"])
+async def test_a_comment_in_a_document_is_no_news_of_its_grants(tmp_path: Path, where: str) -> None:
+    made = Office(
+        tmp_path,
+        section=grants() if where == "in the policy" else None,
+        beside=grants() if where == "beside it" else None,
+    )
+    path = made.authority_path if where == "beside it" else made.config
+    assert path is not None
+    async with at_console(made) as person:
+        path.write_text(path.read_text() + "\n# a comment\n", encoding="utf-8")
+        await person.sees()
+        assert "grants" not in person.notice
+        path.write_text("schema: [", encoding="utf-8")
+        await person.sees()
+        assert "not read" in person.notice
+    made.close()
+
+
 async def test_two_documents_with_grants_are_none(tmp_path: Path) -> None:
     made = Office(tmp_path, beside=grants())
     async with at_console(made) as person:

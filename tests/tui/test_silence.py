@@ -12,7 +12,7 @@ import pytest
 
 from ctrlrun.effect import EffectState
 from ctrlrun.errors import AmbiguousEffect, SchemaMismatch
-from ctrlrun.operator import Feed, FeedBatch
+from ctrlrun.operator import Feed, FeedBatch, FeedError
 from ctrlrun.receipt import Event, EventType
 from ctrlrun_tui.data import asking
 from ctrlrun_tui.data.models import Reach
@@ -68,6 +68,25 @@ async def test_a_feed_that_gets_no_answer_is_stale_and_recovers(
             finally:
                 goes_on.set()
             await until(pilot, lambda: app.live.is_live and app.waiting == 1)
+
+
+async def test_a_store_whose_rows_were_read_is_stale_and_never_unreachable(
+    tmp_path: Path, clock: FrozenClock
+) -> None:
+    with new_store(tmp_path, clock) as store:
+        ask(store, 1)
+        made = sitting(tmp_path / "state.db", clock)
+        broken = FeedError(clock(), 99, clock() + timedelta(seconds=3), "the events cannot be read")
+
+        class Refused(Feed):
+            def poll(self) -> FeedBatch:
+                return FeedBatch(error=broken)
+
+        made.make_feed = lambda: Refused(made.desk, clock=clock)
+        async with console(made) as (app, pilot):
+            await until(pilot, lambda: app.is_counted and app.waiting == 1)
+            await until(pilot, lambda: app.live.reach is Reach.STALE)
+            assert app.live.last_read_at is not None
 
 
 async def test_a_count_that_is_refused_is_stale_and_tried_again(

@@ -14,11 +14,13 @@ from typing import Any
 
 from textual import work
 
+from ctrlrun.authority import Authority
 from ctrlrun.operator import (
     AuthorityShelf,
     AuthorityUnread,
     PolicyUnread,
     PolicyView,
+    has_same_grants,
     read_authority,
     read_policy,
 )
@@ -58,6 +60,7 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
         self.where: Where = sitting.where(sitting.policy)
         self.live = Live()
         self._fed = Live()
+        self._read_at: datetime | None = None
         self._counting = Asking()
         self._count_is_due = False
         self._not_counted = ""
@@ -163,13 +166,15 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
     def _lost_the_feed(self, crash: BaseException) -> None:
         """An error of ours ended the data thread: what is shown may be read, and not answered."""
         why = f"{internal(crash)}; leave and start again"
-        self._fed = Live(Reach.STALE, self.live.last_read_at, None, self.glyphs.said(why))
+        last_read_at = self.live.last_read_at or self._read_at
+        self._fed = Live(Reach.STALE, last_read_at, None, self.glyphs.said(why))
         self.judge_live()
 
     def _take_live(self, news: News) -> None:
         error = news.error
-        ever = self.live.last_read_at is not None
+        ever = self._read_at is not None
         if error is None:
+            self.was_read()
             self._fed = Live(last_read_at=self.clock())
         elif not error.is_stale:
             self._fed = Live(last_read_at=error.since if ever else None)
@@ -181,6 +186,10 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
                 self.glyphs.said(error.message),
             )
         self.judge_live()
+
+    def was_read(self) -> None:
+        """The store gave what was asked of it, whoever asked: it cannot be called unreachable."""
+        self._read_at = self.clock()
 
     def judge_live(self) -> None:
         """Live is what the feed reads and what can be counted, each of it in time.
@@ -194,7 +203,7 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
             return
         if self._doubted_at is None:
             self._doubted_at = self.clock()
-        ever = self._fed.last_read_at is not None
+        ever = self._read_at is not None
         reach = Reach.STALE if ever else Reach.UNREACHABLE
         self._set_live(Live(reach, self._doubted_at if ever else None, None, why))
 
@@ -281,6 +290,7 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
         before = self.waiting if self.is_counted else None
         self.waiting, self.is_counted = message.counts.needs_answer, True
         self._next_expiry = message.next_expiry
+        self.was_read()
         del self._news[: message.seen]
         self._count_ended()
         self.entitle()
@@ -301,11 +311,12 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
     def on_policy_read(self, message: PolicyRead) -> None:
         """The policy changed under the console: what waits was asked under the old one."""
         before, self.policy = self.policy, message.policy
-        self.authority = message.authority
+        grants_before, self.authority = self.authority, message.authority
         policy = self.policy
         self.where = self.sitting.where(policy)
         if _is_same(before, policy):
-            self.say(self._grants_line(), Role.NEEDS)
+            if line := self._grants_line(grants_before):
+                self.say(line, Role.NEEDS)
         elif isinstance(policy, PolicyView):
             short = policy.policy_hash.rpartition(":")[2][:8]
             self.say(
@@ -317,11 +328,18 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
         self.renew_frame()
         self.store_changed()
 
-    def _grants_line(self) -> str:
-        """What is said when the document of the grants alone changed."""
+    def _grants_line(self, before: Authority | AuthorityUnread) -> str | None:
+        """What is said of the grants when the policy says what it did; None for nothing new.
+
+        A comment in a file changes nothing, and where no grants are there are none to be read.
+        """
         authority = self.authority
         if isinstance(authority, AuthorityUnread):
+            if authority.is_absent:
+                return None
             return f"grants not read: {self.glyphs.said(authority.reason)}"
+        if isinstance(before, Authority) and has_same_grants(before, authority):
+            return None
         number = len(authority.grants)
         return f"the grants changed: {number} now in {self.glyphs.said(authority.source)}"
 

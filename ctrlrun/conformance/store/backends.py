@@ -59,9 +59,15 @@ class StoreBackend(Protocol):
 
 
 class InMemoryBackend:
-    """`InMemoryStateStore`: each `open` is a store of its own, and nothing is left of it."""
+    """`InMemoryStateStore`: each `open` is a store of its own, and nothing is left of it.
+
+    `root` is taken as by `SQLiteBackend`, and nothing is kept there.
+    """
 
     name = "memory"
+
+    def __init__(self, root: str | Path | None = None) -> None:
+        pass
 
     def open(self) -> StateStore:
         """A fresh store."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ctrlrun.approval import Approval, ApprovalRequest
@@ -324,7 +323,7 @@ def _on_disk(
 
 _HANDLES = "two independent handles"
 
-_ALL = (
+FIXTURES: tuple[Fixture, ...] = (
     _in_memory("two-winners", TwoWinners, {"e1-in-process": "won, and exactly one may"}),
     _in_memory(
         "refuses-with-the-wrong-error",
@@ -413,6 +412,4 @@ _ALL = (
         ),
     ),
 )
-
-FIXTURES: Mapping[str, Fixture] = MappingProxyType({fixture.name: fixture for fixture in _ALL})
-"""Every broken store by its name."""
+"""Every broken store."""

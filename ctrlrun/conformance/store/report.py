@@ -15,14 +15,19 @@ REPORT_SCHEMA = "ctrlrun.store-conformance/v1"
 class StoreReport:
     """How a store did, case by case.
 
-    `backend` is the backend's name. `status` is `ok` when the run was carried through, else
+    `store` is the backend's name, `backend` the same. `status` is `ok` when the run was carried through, else
     `refused`, and then `reason` says what the backend did not do.
     """
 
-    backend: str
-    status: str
-    reason: str | None
-    suites: tuple[SuiteResult, ...]
+    store: str
+    status: str = "ok"
+    reason: str | None = None
+    suites: tuple[SuiteResult, ...] = ()
+
+    @property
+    def backend(self) -> str:
+        """The backend's name."""
+        return self.store
 
     @property
     def cases(self) -> tuple[CaseResult, ...]:
@@ -54,7 +59,7 @@ class StoreReport:
         """The report as JSON values (`ctrlrun.store-conformance/v1`), suites last."""
         return {
             "schema": REPORT_SCHEMA,
-            "backend": self.backend,
+            "backend": self.store,
             "status": self.status,
             "reason": self.reason,
             "ok": self.ok,
@@ -69,10 +74,10 @@ class StoreReport:
     def _refusal(self) -> list[str]:
         if self.status == "ok":
             return []
-        return [f"{inert(self.backend)}: {self.status.upper()} - {inert(self.reason or '')}"]
+        return [f"{inert(self.store)}: {self.status.upper()} - {inert(self.reason or '')}"]
 
     def _sum(self) -> str:
         left_out = len(self.not_applicable_cases)
         note = f" ({left_out} not applicable)" if left_out else ""
         passed, applicable = len(self.passed_cases), len(self.applicable_cases)
-        return f"{inert(self.backend)}: {passed}/{applicable}{note}"
+        return f"{inert(self.store)}: {passed}/{applicable}{note}"

@@ -14,9 +14,9 @@ from ctrlrun.conformance.store.suites import SUITES
 from ctrlrun.errors import InvalidArgument
 
 
-def all_case_ids() -> tuple[str, ...]:
-    """The ids of all cases, in the order in which they run."""
-    return tuple(case.id for cases in SUITES.values() for case in cases)
+def all_case_ids() -> frozenset[str]:
+    """The ids of all cases; `SUITES` has them in the order in which they run."""
+    return frozenset(case.id for cases in SUITES.values() for case in cases)
 
 
 def run(backend: StoreBackend, *, only: Iterable[str] = (), processes: int = 8) -> StoreReport:
@@ -54,8 +54,8 @@ def _chosen(only: Iterable[str]) -> frozenset[str]:
     named = tuple(only)
     unknown = [name for name in named if name not in known]
     if unknown:
-        raise InvalidArgument(f"there is no case {unknown[0]!r}; cases: {', '.join(known)}")
-    return frozenset(named or known)
+        raise InvalidArgument(f"there is no case {unknown[0]!r}; cases: {', '.join(sorted(known))}")
+    return frozenset(named) or known
 
 
 def _suites(chosen: frozenset[str], judge: Callable[[Case], CaseResult]) -> tuple[SuiteResult, ...]:

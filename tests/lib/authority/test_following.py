@@ -30,7 +30,6 @@ from ctrlrun.authority import (
     shelves,
 )
 from ctrlrun.authority.chain import Failure, Link, judge_chain
-from ctrlrun.authority.index import covers_shape
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.state import InMemoryStateStore, SQLiteReader, SQLiteStateStore, UnitStateStore
 from tests.cases import walk
@@ -208,7 +207,7 @@ def expected(
     found = [AuthorityResult(False, "no_authority")]
     for name in sorted(links):
         link = links[name]
-        if link.grant is None or not covers_shape(link.grant, asked):
+        if link.grant is None or not link.grant.matches_shape(asked):
             continue
         limit = None if circles(link, document, links) else document.max_delegation_depth
         chain = judge_chain(link, document.grants, links.get, limit)

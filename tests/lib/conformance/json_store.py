@@ -236,13 +236,13 @@ class JSONFileStore:
         found = [approval_in(tables, key) for key in tables["approvals"]]
         return tuple(each for each in found if each is not None and each.action_hash == action_hash)
 
-    def find_granted_approval(self, action_hash: str) -> ApprovalRecord | None:
-        found = self._live(action_hash, ApprovalStatus.GRANTED)
-        return max(found, key=lambda each: each.granted_at or each.expires_at, default=None)
+    def find_granted_approval(self, action_hash: str) -> Approval | None:
+        found = [each.as_approval() for each in self._live(action_hash, ApprovalStatus.GRANTED)]
+        return max(found, key=lambda each: each.granted_at, default=None)
 
-    def find_denied_request(self, action_hash: str) -> ApprovalRecord | None:
-        found = self._live(action_hash, ApprovalStatus.DENIED)
-        return max(found, key=lambda each: each.request.created_at, default=None)
+    def find_denied_request(self, action_hash: str) -> ApprovalRequest | None:
+        found = [each.request for each in self._live(action_hash, ApprovalStatus.DENIED)]
+        return max(found, key=lambda each: each.created_at, default=None)
 
     def _live(self, action_hash: str, status: ApprovalStatus) -> list[ApprovalRecord]:
         now = self._clock()

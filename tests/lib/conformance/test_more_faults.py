@@ -41,9 +41,9 @@ class SpendsADenial(Store):
 
 
 class OffersWhatExpires(Store):
-    def find_granted_approval(self, action_hash: str) -> ApprovalRecord | None:
+    def find_granted_approval(self, action_hash: str) -> Approval | None:
         found = [each for each in self.approvals_for(action_hash) if each.status == "granted"]
-        return found[-1] if found else None
+        return found[-1].as_approval() if found else None
 
 
 class ForgetsTheMismatch(Store):

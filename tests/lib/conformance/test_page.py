@@ -34,7 +34,7 @@ def test_the_cases() -> None:
 
 def test_the_broken_stores() -> None:
     documented = {code(name)[0]: code(fails) for name, fails in table("Broken stores")}
-    assert documented == {name: list(fixture.fails) for name, fixture in FIXTURES.items()}
+    assert documented == {fixture.name: list(fixture.fails) for fixture in FIXTURES}
 
 
 def test_the_members_of_a_backend() -> None:

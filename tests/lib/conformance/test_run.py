@@ -30,7 +30,7 @@ from ctrlrun.conformance.store import (
     run,
 )
 from ctrlrun.conformance.store.backends import store_from_url
-from ctrlrun.conformance.store.fixtures import FIXTURES
+from ctrlrun.conformance.store.fixtures import FIXTURES, Fixture
 from ctrlrun.effect import DEFAULT_LEASE, Reservation
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.state import InMemoryStateStore, SQLiteStateStore, StateStore
@@ -98,8 +98,8 @@ sqlite: 28/28"""
 
 def test_the_cases_are_these() -> None:
     assert {name: tuple(case.id for case in cases) for name, cases in SUITES.items()} == CASES
-    assert all_case_ids() == tuple(case for cases in CASES.values() for case in cases)
-    assert len(all_case_ids()) == len(set(all_case_ids())) == 28
+    assert all_case_ids() == {case for cases in CASES.values() for case in cases}
+    assert len(all_case_ids()) == 28
     titles = [case.title for cases in SUITES.values() for case in cases]
     assert all(titles) and len(set(titles)) == 28
 
@@ -215,11 +215,10 @@ def test_what_cannot_be_run_touches_nothing(arguments: dict[str, Any], words: st
 # --- broken stores -------------------------------------------------------------------------------
 
 
-@walk("name", FIXTURES)
+@walk("fixture", FIXTURES)
 def test_a_broken_store_fails_its_case_for_its_reason_and_no_other(
-    name: str, tmp_path: Path
+    fixture: Fixture, tmp_path: Path
 ) -> None:
-    fixture = FIXTURES[name]
     backend = fixture.make(tmp_path)
     # What processes do on a file is that of the store itself: no fault of these is there.
     is_plain_elsewhere = isinstance(backend, SQLiteBackend) and backend.url() is not None
@@ -233,7 +232,7 @@ def test_a_broken_store_fails_its_case_for_its_reason_and_no_other(
 
 
 def test_the_broken_stores_are_these() -> None:
-    assert {name: tuple(fixture.fails) for name, fixture in FIXTURES.items()} == {
+    assert {fixture.name: tuple(fixture.fails) for fixture in FIXTURES} == {
         "two-winners": ("e1-in-process",),
         "refuses-with-the-wrong-error": ("e1-in-process",),
         "releases-an-expired-lease": ("lease-expiry",),
@@ -254,7 +253,7 @@ def test_the_broken_stores_are_these() -> None:
 
 
 def test_every_suite_has_a_broken_store() -> None:
-    failing = {case for fixture in FIXTURES.values() for case in fixture.fails}
+    failing = {case for fixture in FIXTURES for case in fixture.fails}
     assert [name for name, cases in CASES.items() if not failing & set(cases)] == []
 
 

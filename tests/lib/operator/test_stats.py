@@ -23,7 +23,7 @@ from ctrlrun.operator.filter import RowKind, parse
 from ctrlrun.operator.pages import oldest_first, paged
 from ctrlrun.operator.stats import StatsCount
 from ctrlrun.operator.stats_report import Figure, StatsReport, Window
-from ctrlrun.receipt import EventType, Receipt, ReceiptResult
+from ctrlrun.receipt import EventType, Receipt, ReceiptResult, WouldHave
 from ctrlrun.reporting import stats_document
 from ctrlrun.state import InMemoryStateStore, SQLiteStateStore, StateStore
 from ctrlrun.state.sqlite_tally import TALLY_INDEX
@@ -391,7 +391,7 @@ def observed(
         decision_reason=reason,
         result=ReceiptResult.OBSERVED,
         execution=more.pop("execution", ReceiptResult.COMMITTED),
-        would_have={"decision": decision, "reason": reason, "blocked_reason": blocked},
+        would_have=WouldHave({"decision": decision, "reason": reason, "blocked_reason": blocked}),
         finished_at=finished,
         started_at=finished,
         **more,

@@ -9,7 +9,7 @@ import pytest
 
 from ctrlrun.conditions import Decision
 from ctrlrun.errors import InvalidArgument
-from ctrlrun.receipt import Receipt, ReceiptResult
+from ctrlrun.receipt import Receipt, ReceiptResult, WouldHave
 from ctrlrun.reporting import STATS_SCHEMA, since_boundary, stats_document, tally
 from tests.cases import walk
 from tests.lib.store_suite.helpers import SECOND, START_TIME, receipt
@@ -25,7 +25,7 @@ def observed(number: int, decision: str, blocked: str | None, **more: Any) -> Re
         decision_reason=reason,
         result=ReceiptResult.OBSERVED,
         execution=ReceiptResult(more.pop("execution", "committed")),
-        would_have={"decision": decision, "reason": reason, "blocked_reason": blocked},
+        would_have=WouldHave({"decision": decision, "reason": reason, "blocked_reason": blocked}),
         **more,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ctrlrun.approval import Approval, ApprovalRecord, ApprovalStatus
+from ctrlrun.approval import Approval, ApprovalRecord, ApprovalRequest, ApprovalStatus
 from ctrlrun.effect import EffectState, Reservation
 from ctrlrun.errors import ActionDenied, ApprovalMismatch, CTRLRunError, InvalidArgument
 from ctrlrun.state import UnitStateStore
@@ -292,7 +292,7 @@ def test_the_newest_grant_is_found_while_it_has_not_expired(
     for request_id in ("apr_3", "apr_1"):  # at the same moment: the one stored later
         store.grant_approval(request_id, "cli:ada")
     found = store.find_granted_approval(HASH)
-    assert found is not None and found.approval_id == "apr_3"
+    assert isinstance(found, Approval) and found.approval_id == "apr_3"
     store.consume_approval("apr_3", HASH)
     found = store.find_granted_approval(HASH)
     assert found is not None and found.approval_id == "apr_1"
@@ -313,7 +313,7 @@ def test_the_newest_denial_is_found_while_it_has_not_expired(
     for request_id in ("apr_3", "apr_2", "apr_1"):
         store.deny_approval(request_id, "cli:ada")
     found = store.find_denied_request(HASH)
-    assert found is not None and found.approval_id == "apr_3"
+    assert isinstance(found, ApprovalRequest) and found.request_id == "apr_3"
     assert store.find_granted_approval(HASH) is None
     clock.now = found.expires_at
     assert store.find_denied_request(HASH) is None

@@ -143,6 +143,7 @@ class ViewScreen(PanesScreen, inherit_bindings=False):
 
     def on_rows_read(self, message: RowsRead) -> None:
         """Rows are here."""
+        self.console_app.was_read()
         message.list.take(message.answer)
         self._read_view_alone()
 

@@ -142,7 +142,7 @@ def _only_a_grant_is_spent(store: StateStore) -> None:
     refused("spending what was denied", call, ActionDenied, reason="approval_denied")
     _status_is(store, ApprovalStatus.DENIED, "apr_no")
     denied = there("the denial of the hash", store.find_denied_request(_HASH))
-    same("the denial of the hash", denied.approval_id, "apr_no")
+    same("the denial of the hash", denied.request_id, "apr_no")
 
 
 def expiry(bench: Bench) -> None:
