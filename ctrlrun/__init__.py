@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from ctrlrun.conditions import Condition, Decision, parse_conditions
     from ctrlrun.control import (
         Control,
+        aanswer_of,
         afence,
+        answer_of,
         attempt_key,
         context,
         fence,
@@ -90,7 +92,9 @@ _HOMES = {
     "conditions": ("Condition", "Decision", "parse_conditions"),
     "control": (
         "Control",
+        "aanswer_of",
         "afence",
+        "answer_of",
         "attempt_key",
         "context",
         "fence",
@@ -185,8 +189,10 @@ __all__ = [
     "StaticIdentityProvider",
     "Subject",
     "Suspended",
+    "aanswer_of",
     "action_hash",
     "afence",
+    "answer_of",
     "attempt_key",
     "canonical_bytes",
     "canonicalize",

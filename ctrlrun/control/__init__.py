@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctrlrun.control.ambient import context, with_approval
+from ctrlrun.control.answers import aanswer_of, answer_of
 from ctrlrun.control.control import Control, state_path
 from ctrlrun.control.fencing import (
     afence,
@@ -16,7 +17,9 @@ from ctrlrun.control.protection import protect
 
 __all__ = [
     "Control",
+    "aanswer_of",
     "afence",
+    "answer_of",
     "attempt_key",
     "context",
     "fence",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -41,8 +43,9 @@ class Control:
     resumed. `sinks` hear of each event and receipt after its commit. `environment` is fixed here:
     the argument, else `CTRLRUN_ENVIRONMENT`, else the policy's, else `production`.
     `identity` says who asks (None: the active `context`), `authority` who may propose what (None:
-    everybody everything). With `reuse_requests`, the same action asked again under the same policy
-    finds the request, or the denial, that still stands. Raises InvalidArgument for a value of the
+    everybody everything). With `reuse_requests` (None: `CTRLRUN_REUSE_REQUESTS`, else off), the
+    same action asked again under the same policy finds the request, or the denial, that is still
+    valid. Raises InvalidArgument for a value of the
     wrong kind (docs/control.md).
     """
 
@@ -60,7 +63,7 @@ class Control:
         identity: IdentityProvider | None = None,
         authority: Authority | None = None,
         environment: str | None = None,
-        reuse_requests: bool = False,
+        reuse_requests: bool | None = None,
     ) -> None:
         _check_parts(policy, store, approvals, clock)
         _check_callers(identity, authority)
@@ -77,7 +80,7 @@ class Control:
             suspend_timeout=check_lease(suspend_timeout, "suspend_timeout"),
             sinks=_checked_sinks(sinks),
             environment=resolved,
-            reuse_requests=reuse_requests,
+            reuse_requests=_reuse_requests(reuse_requests),
         )
         self._identifying = Identifying(identity, resolved, grants_enforced=authority is not None)
         if policy.authority is not None and authority is None:
@@ -89,7 +92,11 @@ class Control:
 
     @classmethod
     def from_file(
-        cls, path: str | os.PathLike[str] | None = None, *, environment: str | None = None
+        cls,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        environment: str | None = None,
+        reuse_requests: bool | None = None,
     ) -> Control:
         """A Control on a policy file, with its store and events file beside it.
 
@@ -105,6 +112,7 @@ class Control:
             sinks=[JSONLEventSink(state.parent)],
             authority=policy.authority,
             environment=environment,
+            reuse_requests=reuse_requests,
         )
 
     @property
@@ -121,6 +129,11 @@ class Control:
     def approvals(self) -> ApprovalProvider:
         """Who is asked for an approval."""
         return self._settings.approvals
+
+    @property
+    def clock(self) -> Clock:
+        """Where this Control reads the time."""
+        return self._settings.clock
 
     @property
     def sinks(self) -> tuple[EventSink, ...]:
@@ -268,6 +281,14 @@ class Control:
         """
         return self._identifying.principal_of(action_name)
 
+    def reusing(self, reuse_requests: bool | None) -> Control:
+        """This Control with `reuse_requests` set, sharing everything else; None changes nothing."""
+        if reuse_requests is None or reuse_requests == self._settings.reuse_requests:
+            return self
+        other = copy.copy(self)
+        other._settings = replace(self._settings, reuse_requests=reuse_requests)
+        return other
+
     def refuse_unkeyed(self, action: Action, template: str, error: EffectKeyError) -> None:
         """Record that an action's effect key cannot be made, and raise `error`."""
         call = kernel.normalize(self._settings, action, None, None, None)
@@ -330,6 +351,22 @@ def _checked_sinks(sinks: Iterable[EventSink]) -> tuple[EventSink, ...]:
         check_synchronous("a sink's on_event", sink.on_event)
         check_synchronous("a sink's on_receipt", getattr(sink, "on_receipt", None))
     return checked
+
+
+def check_reuse(reuse_requests: object) -> bool:
+    """`reuse_requests` if it is a bool, else InvalidArgument."""
+    if not isinstance(reuse_requests, bool):
+        raise InvalidArgument(f"reuse_requests must be a bool, not {reuse_requests!r}")
+    return reuse_requests
+
+
+def _reuse_requests(argument: object, environ: Mapping[str, str] = os.environ) -> bool:
+    if argument is not None:
+        return check_reuse(argument)
+    variable = environ.get("CTRLRUN_REUSE_REQUESTS", "").strip()
+    if variable not in ("", "0", "1"):
+        raise InvalidArgument(f"CTRLRUN_REUSE_REQUESTS must be 0 or 1, not {variable!r}")
+    return variable == "1"
 
 
 def _environment(argument: object, policy: Policy, environ: Mapping[str, str] = os.environ) -> str:

@@ -97,6 +97,11 @@ def no_principal(
     action_name: str, why: str = "call it inside ctrlrun.context(agent=...)"
 ) -> ActionDenied:
     """The refusal of a call that nobody makes, logged: it leaves no other trace."""
+    if threading.current_thread() is not threading.main_thread() and ambient_principal() is None:
+        why += (
+            "; a new thread starts without the context of its caller: run the call with "
+            "contextvars.copy_context().run or asyncio.to_thread"
+        )
     log.warning("%s refused: no principal; %s", action_name, why)
     return ActionDenied(f"{action_name} is denied: no_principal; {why}", reason="no_principal")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -12,7 +11,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.control.ambient import ambient_principal, presenting
-from ctrlrun.control.control import Control, hook_of
+from ctrlrun.control.binding import RESERVED_PARAMETER, Binding, BoundCall
+from ctrlrun.control.control import Control, check_reuse, hook_of
 from ctrlrun.control.deferred import COROUTINE, deferring_function
 from ctrlrun.control.identifying import no_principal
 from ctrlrun.effect import (
@@ -29,26 +29,27 @@ log = logging.getLogger("ctrlrun.protect")
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_RESERVED_PARAMETER = "data_scope"
-
 
 def protect(
     name: str,
     *,
     effect: str | None = None,
     resource: str | None = None,
-    wait: bool = False,
+    wait: bool | timedelta = False,
     lease: timedelta | None = None,
     reconcile: Callable[[str], object] | None = None,
     reconcile_eagerly: bool = False,
     control: Control | None = None,
+    reuse_requests: bool | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make each call of a function a protected action called `name`.
 
     `effect` and `resource` are templates over the call's arguments, and win over the policy's;
     `lease` is how long one call may hold its effect key; `wait` waits for the person that an
-    approval needs; `reconcile` is asked with the effect key what became of a lost call, at the
-    next attempt, or at once with `reconcile_eagerly`. Without `control`, one Control from the
+    approval needs, with a positive timedelta at most that long (ApprovalTimeout);
+    `reuse_requests` (None: as the Control) asks the same question once; `reconcile` is asked with
+    the effect key what became of a lost call, at the next attempt, or at once with
+    `reconcile_eagerly`. Without `control`, one Control from the
     policy file serves the process. The function gets the canonical arguments, and what it returns
     is returned. An `async def` stays one, and is awaited on the asyncio loop of its caller. Raises
     InvalidArgument at decoration for what can never work; calls raise what `Control.execute`
@@ -64,12 +65,20 @@ def protect(
                 template_placeholders(template)
         if lease is not None:
             check_lease(lease)
+        _check_wait(wait)
+        if reuse_requests is not None:
+            check_reuse(reuse_requests)
         hook_of(reconcile, reconcile_eagerly)
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+    def decorate(function: Callable[P, R], *, static: bool = False) -> Callable[P, R]:
+        if isinstance(function, (classmethod, staticmethod)):
+            kind = type(function)
+            inner = decorate(function.__func__, static=kind is staticmethod)
+            return cast("Callable[P, R]", kind(inner))
         protected = _Protected(
             name=name,
             function=function,
+            static=static,
             effect=effect,
             resource=resource,
             wait=wait,
@@ -79,6 +88,7 @@ def protect(
                 "reconcile_eagerly": reconcile_eagerly,
             },
             control=control,
+            reuse_requests=reuse_requests,
         )
 
         if deferring_function(function) == COROUTINE:
@@ -127,6 +137,7 @@ class _DefaultControl:
 
 
 _default = _DefaultControl()
+process_control = _default.get
 
 
 class _Protected:
@@ -137,25 +148,33 @@ class _Protected:
         *,
         name: str,
         function: Callable[..., Any],
+        static: bool,
         effect: str | None,
         resource: str | None,
-        wait: bool,
+        wait: bool | timedelta,
         options: Mapping[str, Any],
         control: Control | None,
+        reuse_requests: bool | None,
     ) -> None:
         self._name = name
         self._function = function
         self._effect = effect
         self._resource = resource
         self._wait = wait
+        self._timeout = wait if isinstance(wait, timedelta) else None
         self._options = options
         self._control = control
-        self._signature = _checked_signature(name, function)
-        self._positional_only = tuple(
-            parameter.name
-            for parameter in self._signature.parameters.values()
-            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY
-        )
+        self._reuse_requests = reuse_requests
+        self._binding = _checked_binding(name, function, static=static)
+        for kind, template in (("effect", effect), ("resource", resource)):
+            _check_fields(name, kind, template, self._binding)
+        for parameter in self._binding.float_defaults:
+            log.warning(
+                "%s: the default of %r is a float, which an action cannot hold: a call that leaves "
+                "it out is refused; use integer minor units or a string",
+                name,
+                parameter,
+            )
         self._warned_templates = False
         self._warned_hook = False
         for template in (effect, resource):
@@ -172,8 +191,9 @@ class _Protected:
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         control, principal = self._asked()
-        action = self._proposed(control, principal, args, kwargs)
-        return self._execute(control, action, self._effect_key_of(control, action))
+        bound = self._binding.bind(args, kwargs)
+        action = self._proposed(control, principal, bound)
+        return self._execute(control, action, bound, self._effect_key_of(control, action))
 
     async def acall(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """The call of a coroutine function: whatever may block is done by a worker thread."""
@@ -181,28 +201,21 @@ class _Protected:
 
         known = self._control is not None and self._control.identity is None
         control, principal = self._asked() if known else await workers.on_worker(self._asked)
-        action = self._proposed(control, principal, args, kwargs)
+        bound = self._binding.bind(args, kwargs)
+        action = self._proposed(control, principal, bound)
         find_key = functools.partial(self._effect_key_of, control, action)
         effect_key = await workers.completed(workers.BEGINNING.submit(find_key))
-        return await self._aexecute(control, action, effect_key)
+        return await self._aexecute(control, action, bound, effect_key)
 
     def _asked(self) -> tuple[Control, Principal]:
         """The Control, and who proposes to it."""
         if self._control is None and ambient_principal() is None:
             raise no_principal(self._name)
-        control = self._control or _default.get()
+        control = (self._control or _default.get()).reusing(self._reuse_requests)
         return control, control.resolve_principal(self._name)
 
-    def _proposed(
-        self,
-        control: Control,
-        principal: Principal,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> Action:
+    def _proposed(self, control: Control, principal: Principal, bound: BoundCall) -> Action:
         """The action that these arguments make."""
-        bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
         self._warn_about_templates(control)
         resource = self._resource_of(control, bound.arguments)
         return Action(
@@ -232,11 +245,13 @@ class _Protected:
             )
         return None
 
-    def _execute(self, control: Control, action: Action, effect_key: str | None) -> Any:
+    def _execute(
+        self, control: Control, action: Action, bound: BoundCall, effect_key: str | None
+    ) -> Any:
         returned: list[Any] = []
 
         def executor() -> Any:
-            value = self._run(action)
+            value = self._binding.run(bound.receiver, action.canonical_arguments)
             returned.append(value)
             return value
 
@@ -245,20 +260,22 @@ class _Protected:
         except ApprovalRequired as required:
             if not self._wait or required.action_id != action.action_id:
                 raise
-            control.approvals.wait(required.request_id, None)
+            control.approvals.wait(required.request_id, self._timeout)
             # Presented whatever the answer is, so that a denial gets its receipt.
             with presenting(required.request_id):
                 control.execute(action, executor, effect_key, **self._options)
         return returned[-1]
 
-    async def _aexecute(self, control: Control, action: Action, effect_key: str | None) -> Any:
+    async def _aexecute(
+        self, control: Control, action: Action, bound: BoundCall, effect_key: str | None
+    ) -> Any:
         """`_execute` for a coroutine function."""
         from ctrlrun.control import asynchronous
 
         returned: list[Any] = []
 
         async def executor() -> Any:
-            value = await self._run(action)
+            value = await self._binding.run(bound.receiver, action.canonical_arguments)
             returned.append(value)
             return value
 
@@ -267,15 +284,10 @@ class _Protected:
         except ApprovalRequired as required:
             if not self._wait or required.action_id != action.action_id:
                 raise
-            await asynchronous.answer(control.approvals, required.request_id, None)
+            await asynchronous.answer(control.approvals, required.request_id, self._timeout)
             with presenting(required.request_id):
                 await control.aexecute(action, executor, effect_key, **self._options)
         return returned[-1]
-
-    def _run(self, action: Action) -> Any:
-        arguments = action.canonical_arguments
-        positional = [arguments.pop(name) for name in self._positional_only]
-        return self._function(*positional, **arguments)
 
     def _warn_about_templates(self, control: Control) -> None:
         """Say once that the decorator's template is in force, and not the policy's."""
@@ -305,7 +317,7 @@ class _Protected:
             condition.argument
             for rule in (() if entry is None else entry.rules)
             for condition in rule.conditions
-            if condition.argument != _RESERVED_PARAMETER
+            if condition.argument != RESERVED_PARAMETER
         }
         effect = self._effect or policy.effect_template(self._name)
         resource = self._resource or policy.resource_template(self._name)
@@ -313,7 +325,7 @@ class _Protected:
             used |= {name for name in template_placeholders(effect) if name != "resource"}
         if resource is not None:
             used |= set(template_placeholders(resource))
-        for name in sorted(used - set(self._signature.parameters)):
+        for name in sorted(used - self._binding.names):
             log.warning(
                 "%s: %r is used by a condition or template, and is no parameter of %s",
                 self._name,
@@ -322,7 +334,7 @@ class _Protected:
             )
 
 
-def _checked_signature(name: str, function: Callable[..., Any]) -> inspect.Signature:
+def _checked_binding(name: str, function: Callable[..., Any], *, static: bool) -> Binding:
     with _naming(name):
         if not callable(function):
             raise InvalidArgument(f"only a function can be protected, not {function!r}")
@@ -332,13 +344,22 @@ def _checked_signature(name: str, function: Callable[..., Any]) -> inspect.Signa
                 f"a call of this function returns {kind} and runs nothing; protect the function "
                 "that acts, synchronous or `async def`"
             )
-        signature = inspect.signature(function)
-        for parameter in signature.parameters.values():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise InvalidArgument(
-                    f"parameter {parameter} has no fixed name; name every parameter, as each is "
-                    "part of what is approved"
-                )
-        if _RESERVED_PARAMETER in signature.parameters:
-            raise InvalidArgument(f"a parameter cannot be called {_RESERVED_PARAMETER}")
-        return signature
+        return Binding(function, static=static)
+
+
+def _check_fields(name: str, kind: str, template: str | None, binding: Binding) -> None:
+    """Refuse a template of the decorator that names what the function does not take."""
+    if template is None:
+        return
+    known = binding.names | ({"resource"} if kind == "effect" else set())
+    missing = sorted(set(template_placeholders(template)) - known)
+    if missing:
+        raise InvalidArgument(
+            f"@protect({name!r}): {kind}={template!r} names {missing[0]!r}, which is no parameter "
+            f"of the function; it has {', '.join(sorted(binding.names)) or 'none'}"
+        )
+
+
+def _check_wait(wait: object) -> None:
+    if not isinstance(wait, bool) and not (isinstance(wait, timedelta) and wait > timedelta(0)):
+        raise InvalidArgument(f"wait must be True, False or a positive timedelta, not {wait!r}")
