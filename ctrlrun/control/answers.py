@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import Literal, cast
+from typing import Literal
 
-from ctrlrun.approval import ApprovalStatus
 from ctrlrun.control.control import Control
 from ctrlrun.control.protection import process_control
 from ctrlrun.errors import InvalidArgument
@@ -47,11 +46,11 @@ async def aanswer_of(
     import asyncio  # only for those who use it
 
     _check_timeout(timeout)
-    control = control or await asyncio.to_thread(process_control)
-    started = control.clock()
+    asked: Control = control if control else await asyncio.to_thread(process_control)
+    started = asked.clock()
     while True:
-        status = await asyncio.to_thread(_look, control, request_id)
-        pause = _pause(status, started_ago=control.clock() - started, timeout=timeout)
+        status = await asyncio.to_thread(_look, asked, request_id)
+        pause = _pause(status, started_ago=asked.clock() - started, timeout=timeout)
         if pause is None:
             return status
         await asyncio.sleep(pause)
@@ -61,12 +60,12 @@ def _look(control: Control, request_id: str) -> Answer:
     if not isinstance(request_id, str) or not request_id:
         raise InvalidArgument(f"a request's id is a non-empty str, not {request_id!r}")
     record = known_record(control.store, request_id)
-    return cast("Answer", record.status_at(control.clock()).value)
+    return record.status_at(control.clock()).value
 
 
 def _pause(status: Answer, *, started_ago: timedelta, timeout: timedelta | None) -> float | None:
     """The seconds until the next look, or None when this one was the last."""
-    if timeout is None or status != ApprovalStatus.PENDING or started_ago >= timeout:
+    if timeout is None or status != "pending" or started_ago >= timeout:
         return None
     return min(DEFAULT_POLL_INTERVAL, timeout - started_ago).total_seconds()
 

@@ -14,7 +14,7 @@ class FakeStripe:
 stripe = FakeStripe()
 
 
-@ctrlrun.protect("stripe.refund", effect="refund:{payment_id}")
+@ctrlrun.protect("stripe.refund", effect="refund:{payment_id}", reuse_requests=True)
 def refund(payment_id: str, amount: int) -> dict:
     return stripe.refund(payment_id, amount)
 

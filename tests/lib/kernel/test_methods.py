@@ -1,0 +1,154 @@
+"""`@protect` on functions of a class, and what is refused at decoration."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import types
+from typing import Any
+
+import pytest
+
+from ctrlrun.control import Control, context, protect
+from ctrlrun.errors import InvalidArgument
+from ctrlrun.state import InMemoryStateStore
+from tests.lib.kernel.world import Clock, World
+
+
+@pytest.fixture
+def there(clock: Clock) -> World:
+    return World(InMemoryStateStore(clock=clock), clock)
+
+
+def shop_of(control: Control) -> Any:
+    """A class whose methods are protected in every way, and a subclass."""
+    wrap = protect("pay", effect="pay:{ref}", control=control)
+
+    class Shop:
+        name = "shop"
+
+        @wrap
+        def method(self, amount: int, ref: str) -> Any:
+            return (self.name, amount, ref)
+
+        @classmethod
+        @wrap
+        def class_over(cls, amount: int, ref: str) -> Any:
+            return (cls.name, amount, ref)
+
+        @wrap
+        @classmethod
+        def class_under(cls, amount: int, ref: str) -> Any:
+            return (cls.name, amount, ref)
+
+        @staticmethod
+        @wrap
+        def static_over(amount: int, ref: str) -> Any:
+            return ("static", amount, ref)
+
+        @wrap
+        @staticmethod
+        def static_under(amount: int, ref: str) -> Any:
+            return ("static", amount, ref)
+
+        @wrap
+        def positional(self, amount: int, /, ref: str) -> Any:
+            return (self.name, amount, ref)
+
+    class Branch(Shop):
+        name = "branch"
+
+        def method(self, amount: int, ref: str) -> Any:
+            return super().method(amount, ref)
+
+    return Shop, Branch
+
+
+KINDS = ["method", "class_over", "class_under", "static_over", "static_under", "positional"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_method_is_protected_without_its_receiver(there: World, kind: str) -> None:
+    shop, branch = shop_of(Control(there.policy, there.store, clock=there.clock))
+    holder = "static" if kind.startswith("static") else "shop"
+    with context("bot"):
+        assert getattr(shop(), kind)(5, ref="a") == (holder, 5, "a")
+        inherited = "static" if holder == "static" else "branch"
+        assert getattr(branch(), kind)(6, ref="b") == (inherited, 6, "b")
+        if kind == "method":
+            assert shop.method(self=shop(), amount=7, ref="c") == ("shop", 7, "c")
+    arguments = [receipt.arguments for receipt in there.store.receipts()]
+    assert arguments[:2] == [{"amount": 5, "ref": "a"}, {"amount": 6, "ref": "b"}]
+
+
+def test_wrapped_method_stays_a_function_with_its_signature(there: World) -> None:
+    shop, _ = shop_of(Control(there.policy, there.store))
+    assert isinstance(shop.method, types.FunctionType)
+    assert list(inspect.signature(shop.method).parameters) == ["self", "amount", "ref"]
+    assert shop.method.__qualname__.endswith("Shop.method")
+
+
+@pytest.mark.parametrize("first", ["self", "cls"])
+def test_parameter_named_self_of_a_plain_function_is_an_argument(first: str) -> None:
+    namespace: dict[str, Any] = {}
+    exec(f"def pay({first}, amount): ...", namespace)
+    # A template may name it, so the policy sees it.
+    protect("pay", effect=f"pay:{{{first}}}")(namespace["pay"])
+
+
+def test_other_first_parameter_of_a_method_is_an_argument() -> None:
+    class Shop:
+        def pay(this, amount: int) -> None: ...
+
+    protect("pay", effect="pay:{this}")(Shop.pay)
+
+
+def collects(*args: int) -> None: ...
+
+
+def pays(amount: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("options", "function", "hint"),
+    [
+        ({}, collects, "no fixed name"),
+        ({"effect": "pay:{order}"}, pays, "'order', which is no parameter of the function"),
+        ({"resource": "pay:{resource}"}, pays, "'resource', which is no parameter"),
+        ({"wait": 5}, pays, "positive timedelta"),
+        ({"reuse_requests": "yes"}, pays, "must be a bool"),
+    ],
+)
+def test_what_can_never_work_is_refused_at_decoration(
+    options: dict[str, Any], function: Any, hint: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=hint):
+        protect("pay", **options)(function)
+
+
+def test_template_may_not_name_self() -> None:
+    class Shop:
+        def pay(self, amount: int) -> None: ...
+
+    with pytest.raises(InvalidArgument, match="'self'"):
+        protect("pay", effect="pay:{self}")(Shop.pay)
+
+
+def test_float_default_warns(caplog: pytest.LogCaptureFixture) -> None:
+    def pay(amount: float = 1.5) -> None: ...
+
+    with caplog.at_level(logging.WARNING, "ctrlrun.protect"):
+        protect("pay")(pay)
+    assert "the default of 'amount' is a float" in caplog.text
+
+
+def test_async_method_is_protected_without_its_receiver(there: World) -> None:
+    class Shop:
+        @protect("pay", control=Control(there.policy, there.store, clock=there.clock))
+        async def pay(self, amount: int) -> Any:
+            return (type(self).__name__, amount)
+
+    with context("bot"):
+        assert asyncio.run(Shop().pay(5)) == ("Shop", 5)
+    assert there.store.receipts()[-1].arguments == {"amount": 5}
