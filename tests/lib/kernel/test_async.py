@@ -160,7 +160,7 @@ def test_nobody_is_asked_for_without_a_context_or_a_key(control: Control) -> Non
     with pytest.raises(ActionDenied) as caught:
         asyncio.run(protected("p1"))
     assert caught.value.reason == "no_principal"
-    unkeyed = protect("refund", effect="refund:{nothing}", control=control)(refund)
+    unkeyed = protect("refund", effect="refund:{resource}", control=control)(refund)
     with pytest.raises(EffectKeyError):
         as_agent(unkeyed("p1"))
     with pytest.raises(TypeError):
