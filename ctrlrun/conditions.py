@@ -11,6 +11,7 @@ import logging
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
@@ -40,7 +41,7 @@ RESERVED_ARGUMENTS = frozenset(
 """Names that would read like a fact about the caller, and so never name an argument in a rule."""
 
 OPERATORS = ("eq", "neq", "in", "lt", "lte", "gt", "gte")
-_NUMERIC = frozenset({"lt", "lte", "gt", "gte"})
+NUMERIC = frozenset({"lt", "lte", "gt", "gte"})
 _SUFFIXES = tuple(sorted((f"_{op}" for op in OPERATORS), key=len, reverse=True))
 _ABSENT = object()
 
@@ -208,12 +209,12 @@ class Condition:
 def _check_operand_kind(key: str, argument: str, op: str, operand: Any) -> None:
     """The operand's outermost type, by operator."""
     if argument == DATA_SCOPE:
-        if op in _NUMERIC:
+        if op in NUMERIC:
             raise InvalidArgument(f"{key}: {DATA_SCOPE} is a set of labels; {op} compares numbers")
         labels = operand if isinstance(operand, (list, tuple)) else None
         if labels is None or not all(isinstance(label, str) for label in labels):
             raise InvalidArgument(f"{key}: {DATA_SCOPE} is compared with a flat list of strings")
-    elif op in _NUMERIC:
+    elif op in NUMERIC:
         if not _is_number(operand):
             raise InvalidArgument(
                 f"{key}: {op} compares with an int (money in minor units), not {_shown(operand)}"
@@ -257,7 +258,11 @@ def _frozen_operand(value: Any, where: str, depth: int) -> Any:
                 for name, item in value.items()
             }
         )
-    hint = "; use an int in minor units, or a string" if isinstance(value, float) else ""
+    hint = ""
+    if isinstance(value, float):
+        hint = "; use an int in minor units, or a string"
+    elif isinstance(value, date):
+        hint = "; write it in quotes, as text"
     raise InvalidArgument(
         f"{where}: no argument can be a {type(value).__name__}: {_shown(value)}{hint}"
     )

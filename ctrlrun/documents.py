@@ -2,25 +2,43 @@
 
 It reads one document of YAML 1.1 into plain values, and refuses, with the source and the line,
 whatever two readers could understand differently: a key given twice, merge keys, several documents,
-a value that contains itself, a number in octal or base 60, a lone surrogate. It knows nothing of
-what a document means. The rules are in docs/policy.md.
+a value that contains itself, a boolean such as `NO`, a number that is not in decimal digits, a lone
+surrogate. It knows nothing of what a document means. The rules are in docs/policy.md.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.reader import Reader
 
 from ctrlrun.canonical import MAX_DEPTH, has_surrogate, is_oversized
 from ctrlrun.errors import InvalidArgument, PolicyError
+from ctrlrun.files import read_regular
 
-_INT_TAG = "tag:yaml.org,2002:int"
-_MERGE_TAG = "tag:yaml.org,2002:merge"
-_MAX_NODES = 1_000_000  # with aliases written out: ten lines of them can stand for billions
+_STR_TAG, _INT_TAG, _BOOL_TAG, _MERGE_TAG, _MAP_TAG, _SEQ_TAG = (
+    f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "bool", "merge", "map", "seq")
+)
+_OTHER_TAGS = frozenset(
+    f"tag:yaml.org,2002:{kind}" for kind in ("null", "float", "timestamp", "binary")
+)
+_MAX_ALIASED = 1_000_000  # ten lines of aliases can stand for billions
+
+# How YAML 1.1 and 1.2 agree on writing them. YAML 1.1 also has yes, no, on, off, y and n, and
+# integers with a sign, underscores, in bases 2, 8, 16 and 60: country codes, answers and ids.
+_BOOLEANS = {
+    text: value
+    for value, word in ((True, "true"), (False, "false"))
+    for text in (word, word.capitalize(), word.upper())
+}
+_LETTERS = frozenset("yYnN")
+_OR_BOOLEAN = "or true or false for a boolean"
+_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
 
 
 def read_document(text: str, *, source: str) -> dict[Any, Any]:
@@ -50,15 +68,15 @@ def read_document(text: str, *, source: str) -> dict[Any, Any]:
 def read_file(path: str | os.PathLike[str]) -> tuple[str, str]:
     """The text of a document's file, and its absolute path, which is the source of its messages.
 
-    Raises PolicyError, one line with the path, for a file that is missing, unreadable, a directory
-    or not UTF-8; InvalidArgument for what is no path.
+    Raises PolicyError, one line with the path, for a file that is missing, unreadable, a directory,
+    no regular file or not UTF-8; InvalidArgument for what is no path.
     """
     try:
         file = Path(path).absolute()
     except TypeError:
         raise InvalidArgument(f"a document's path must be a str or a path, not {path!r}") from None
     try:
-        return file.read_bytes().decode("utf-8"), str(file)
+        return read_regular(file).decode("utf-8"), str(file)
     except UnicodeDecodeError as error:
         raise PolicyError(f"{file}: is not UTF-8: {error.reason} at byte {error.start}") from None
     except (OSError, ValueError) as error:
@@ -99,118 +117,195 @@ def text_at(value: object, where: str) -> str:
 class _Refused(Exception):
     """What this reader does not take although YAML does; the message has the line."""
 
-    def __init__(self, node: yaml.Node, problem: str) -> None:
-        super().__init__(f"line {node.start_mark.line + 1}: {problem}")
+    def __init__(self, at: yaml.Event | int, problem: str) -> None:
+        super().__init__(f"line {at if isinstance(at, int) else _line(at)}: {problem}")
+
+
+def _line(event: yaml.Event) -> int:
+    """Where an event begins, from 1; parsers of ours always say it."""
+    return 0 if event.start_mark is None else event.start_mark.line + 1
 
 
 def _load(text: str) -> Any:
-    loader = _Loader(text)
+    _check_characters(text)
+    loader = _LOADER(text)
     try:
-        node = loader.get_single_node()
-        if node is None:
-            return None
-        _Inspection().size_of(node, "", MAX_DEPTH)
-        return loader.construct_document(node)
+        return _Document(loader).value()
     finally:
         loader.dispose()
 
 
-class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which would let the last of two equal keys win."""
+def _check_characters(text: str) -> None:
+    """Refuse the characters that not every parser takes, or takes for the same."""
+    Reader(text)  # raises for those that YAML does not have
+    mark = text.find("\ufeff", 1)
+    if mark > 0:
+        line = text.count("\n", 0, mark) + 1
+        raise _Refused(line, "holds a byte order mark, U+FEFF, which may only begin a file")
 
-    def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
-        """The mapping of a node; refuses a repeated key. `1` and `true` are the same key."""
-        if not isinstance(node, yaml.MappingNode):
-            raise _Refused(node, "expected a mapping here")
-        first_lines: dict[Any, int] = {}
-        mapping: dict[Any, Any] = {}
-        for key_node, value_node in node.value:
-            key = self.construct_object(key_node, deep=True)
-            try:
-                seen_on = first_lines.get(key)
-            except TypeError:
-                raise _Refused(key_node, "a mapping key must be a scalar") from None
-            if seen_on is not None:
-                raise _Refused(key_node, f"key {key!r} is given twice, first on line {seen_on}")
-            first_lines[key] = key_node.start_mark.line + 1
-            mapping[key] = self.construct_object(value_node, deep=deep)
-        return mapping
 
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        """An integer; in base 16 Python would take any length, and then fail to print it."""
-        value: int = super().construct_yaml_int(node)
-        if is_oversized(value):
-            raise _Refused(node, "an integer of more than 4300 digits")
+# libyaml's parser where PyYAML was built with it, which is ten times as fast.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Document:
+    """One document, made into plain values as the parser comes to them.
+
+    A tree of nodes between them would take a hundred times the text.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._next: Callable[[], yaml.Event] = loader.get_event
+        self._path: list[str | int] = []
+        self._plain: dict[str, Any] = {}  # equal scalars are made once
+        self._anchors: dict[str, tuple[Any, int] | None] = {}  # None while it is being read
+        self._count = 0
+        self._by_alias = 0
+
+    def value(self) -> Any:
+        """The value of the only document; None when there is none."""
+        self._next()  # the start of the stream
+        start = self._next()
+        if isinstance(start, yaml.StreamEndEvent):
+            return None
+        value = self._value(self._next(), MAX_DEPTH)
+        self._next()  # the end of the document
+        another = self._next()
+        if not isinstance(another, yaml.StreamEndEvent):
+            raise _Refused(another, "a second document begins here; a file holds one")
         return value
 
+    def _value(self, event: yaml.Event, depth: int, *, is_key: bool = False) -> Any:
+        if isinstance(event, yaml.AliasEvent):
+            return self._repeated(event)
+        assert isinstance(event, yaml.NodeEvent)
+        anchor: str | None = event.anchor
+        if anchor is None:
+            return self._made(event, depth, is_key=is_key)
+        if anchor in self._anchors:
+            raise _Refused(event, f"the anchor &{anchor} is given twice")
+        self._anchors[anchor] = None
+        before = self._count
+        value = self._made(event, depth, is_key=is_key)
+        self._anchors[anchor] = value, self._count - before
+        return value
 
-_Loader.add_constructor(_INT_TAG, _Loader.construct_yaml_int)
+    def _repeated(self, alias: yaml.AliasEvent) -> Any:
+        """What an alias stands for."""
+        if alias.anchor not in self._anchors:
+            raise _Refused(alias, f"the alias *{alias.anchor} has no anchor before it")
+        anchored = self._anchors[alias.anchor]
+        if anchored is None:
+            raise _Refused(alias, f"{self._where()} contains itself through an alias")
+        value, size = anchored
+        self._count += size
+        self._by_alias += size
+        if self._by_alias > _MAX_ALIASED:
+            raise _Refused(alias, f"aliases stand for more than {_MAX_ALIASED:,} values")
+        return value
 
+    def _made(self, event: yaml.NodeEvent, depth: int, *, is_key: bool) -> Any:
+        self._count += 1
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event, is_key=is_key)
+        assert isinstance(event, yaml.CollectionStartEvent)
+        if is_key:
+            raise _Refused(event, "a mapping key must be a scalar")
+        is_mapping = isinstance(event, yaml.MappingStartEvent)
+        if event.tag not in (None, _MAP_TAG if is_mapping else _SEQ_TAG):
+            raise _Refused(event, f"{self._where()} has the tag {event.tag!r}, which is not taken")
+        if depth <= 0:
+            raise _Refused(event, f"nested deeper than {MAX_DEPTH} levels")
+        return self._mapping(depth - 1) if is_mapping else self._sequence(depth - 1)
 
-class _Inspection:
-    """One walk over the nodes of a document, before any value is made of them."""
+    def _sequence(self, depth: int) -> list[Any]:
+        items: list[Any] = []
+        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+            self._path.append(len(items))
+            items.append(self._value(event, depth))
+            self._path.pop()
+        return items
 
-    def __init__(self) -> None:
-        self._sizes: dict[yaml.Node, int] = {}
-        self._open: set[yaml.Node] = set()
+    def _mapping(self, depth: int) -> dict[Any, Any]:
+        """The mapping that begins here; refuses a repeated key. `1` and `true` are the same key."""
+        mapping: dict[Any, Any] = {}
+        lines: dict[Any, int] = {}
+        while not isinstance(event := self._next(), yaml.MappingEndEvent):
+            key = self._value(event, depth, is_key=True)
+            if isinstance(key, (dict, list)):
+                raise _Refused(event, "a mapping key must be a scalar")
+            line = _line(event)
+            if (first := lines.setdefault(key, line)) != line or key in mapping:
+                raise _Refused(event, f"key {key!r} is given twice, first on line {first}")
+            self._path.append(key if isinstance(key, str) else repr(key))
+            mapping[key] = self._value(self._next(), depth)
+            self._path.pop()
+        return mapping
 
-    def size_of(self, node: yaml.Node, path: str, depth: int) -> int:
-        """How many nodes a node stands for with its aliases written out."""
-        known = self._sizes.get(node)
-        if known is not None:
-            return known
-        if isinstance(node, yaml.ScalarNode):
-            _check_scalar(node, path)
-            size = 1
-        else:
-            if node in self._open:
-                raise _Refused(node, f"{path or 'the document'} contains itself through an alias")
-            if depth <= 0:
-                raise _Refused(node, f"nested deeper than {MAX_DEPTH} levels")
-            self._open.add(node)
-            size = 1 + self._size_of_children(node, path, depth - 1)
-            self._open.discard(node)
-        if size > _MAX_NODES:
-            raise _Refused(node, f"aliases make more than {_MAX_NODES:,} values of it")
-        self._sizes[node] = size
-        return size
+    def _where(self) -> str:
+        """The path to the value that is being read."""
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self._path)
+        return path.removeprefix(".") or "the document"
 
-    def _size_of_children(self, node: yaml.Node, path: str, depth: int) -> int:
-        if isinstance(node, yaml.SequenceNode):
-            return sum(
-                self.size_of(item, f"{path}[{index}]", depth)
-                for index, item in enumerate(node.value)
-            )
-        size = 0
-        for key_node, value_node in node.value:
-            if key_node.tag == _MERGE_TAG:
-                raise _Refused(key_node, "merge keys (<<) are not taken; write the keys out")
-            name = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
-            size += self.size_of(key_node, f"a key of {path or 'the document'}", depth)
-            size += self.size_of(value_node, f"{path}.{name}" if path else name, depth)
-        return size
+    # --- scalars ---------------------------------------------------------------------------------
 
+    def _scalar(self, event: yaml.ScalarEvent, *, is_key: bool) -> Any:
+        text: str = event.value
+        is_plain = event.tag is None and event.implicit[0]
+        if is_plain and not is_key and text in self._plain:
+            return self._plain[text]
+        value = self._read_scalar(event, is_key=is_key)
+        if is_plain and not is_key:
+            self._plain[text] = value
+        return value
 
-def _check_scalar(node: yaml.ScalarNode, path: str) -> None:
-    text: str = node.value
-    if has_surrogate(text):
-        raise _Refused(node, f"{path!r} holds a lone surrogate, which is not text")
-    if node.tag == _INT_TAG:
-        reading = _surprising_reading(text)
-        if reading:
-            raise _Refused(
-                node, f"{path}: YAML reads {text} as {reading}; write it in decimal, or in quotes"
-            )
+    def _read_scalar(self, event: yaml.ScalarEvent, *, is_key: bool) -> Any:
+        text, tag = event.value, event.tag
+        if has_surrogate(text):
+            raise _Refused(event, f"{self._where()} holds a lone surrogate, which is not text")
+        if tag is None:
+            tag = self._loader.resolve(yaml.ScalarNode, text, event.implicit)
+            if text in _LETTERS and event.implicit[0] and not is_key:
+                raise self._unclear(event, "a boolean", _OR_BOOLEAN)
+        if tag == _STR_TAG:
+            return text
+        if tag == _INT_TAG:
+            return self._integer(event)
+        if tag == _BOOL_TAG:
+            return self._boolean(event)
+        if tag == _MERGE_TAG:
+            raise _Refused(event, "merge keys (<<) are not taken; write the keys out")
+        make = self._loader.yaml_constructors.get(tag) if tag in _OTHER_TAGS else None
+        if make is None:
+            raise _Refused(event, f"{self._where()} has the tag {tag!r}, which is not taken")
+        return make(self._loader, self._node(event, tag))
 
+    def _integer(self, event: yaml.ScalarEvent) -> int:
+        """A decimal integer; any other form is a code or an id more often than a number."""
+        value: int = self._loader.construct_yaml_int(self._node(event, _INT_TAG))
+        if is_oversized(value):
+            raise _Refused(event, "an integer of more than 4300 digits")
+        if not _DECIMAL.fullmatch(event.value):
+            raise self._unclear(event, f"the integer {value}", "or the number in decimal digits")
+        return value
 
-def _surprising_reading(text: str) -> str | None:
-    """How YAML 1.1 reads an integer that most people would read otherwise."""
-    digits = text.lstrip("+-").replace("_", "")
-    if ":" in digits:
-        return "a number in base 60"
-    if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
-        return "an octal number"
-    return None
+    def _boolean(self, event: yaml.ScalarEvent) -> bool:
+        value = _BOOLEANS.get(event.value)
+        if value is None:
+            raise self._unclear(event, "a boolean", _OR_BOOLEAN)
+        return value
+
+    def _unclear(self, event: yaml.ScalarEvent, reading: str, otherwise: str) -> _Refused:
+        text = event.value
+        return _Refused(
+            event,
+            f"{self._where()}: YAML reads {text} as {reading}; "
+            f'write "{text}" in quotes for the text, {otherwise}',
+        )
+
+    def _node(self, event: Any, tag: str) -> yaml.ScalarNode:
+        return yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:

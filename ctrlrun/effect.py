@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -210,9 +210,18 @@ def _malformed(template: str, brace: int) -> InvalidArgument:
     )
 
 
-def has_adjacent_placeholders(template: str) -> bool:
-    """Whether two placeholders touch, so that different arguments can make one key."""
-    return "}{" in template
+def can_collide(template: str, numbers: Collection[str] = ()) -> bool:
+    """Whether different values can make one text: `{a}:{b}` of ("1:2", "3") and ("1", "2:3").
+
+    `numbers` are the placeholders that only integers fill. They are told apart by a text between
+    that no integer holds, and so is one other placeholder; two others never are.
+    """
+    names = template_placeholders(template)
+    if len({name for name in names if name not in numbers}) > 1:
+        return True
+    between = _PLACEHOLDER.split(template)[2:-1:2]
+    pairs = zip(names, between, names[1:], strict=False)
+    return any(a != b and not text.strip("-0123456789") for a, text, b in pairs)
 
 
 def resolve_effect_key(template: str, action: Action) -> str:

@@ -16,8 +16,8 @@ from ctrlrun.control.control import Control, check_reuse, hook_of
 from ctrlrun.control.deferred import COROUTINE, deferring_function
 from ctrlrun.control.identifying import no_principal
 from ctrlrun.effect import (
+    can_collide,
     check_lease,
-    has_adjacent_placeholders,
     resolve_effect_key,
     resolve_resource,
     template_placeholders,
@@ -177,14 +177,6 @@ class _Protected:
             )
         self._warned_templates = False
         self._warned_hook = False
-        for template in (effect, resource):
-            if template is not None and has_adjacent_placeholders(template):
-                log.warning(
-                    "%s: template %r has adjacent placeholders: different arguments can make the "
-                    "same key",
-                    name,
-                    template,
-                )
         if control is not None:
             self._warn_about_templates(control)
             self._warn_about_unknown_names(control)
@@ -290,7 +282,7 @@ class _Protected:
         return returned[-1]
 
     def _warn_about_templates(self, control: Control) -> None:
-        """Say once that the decorator's template is in force, and not the policy's."""
+        """Say once where the decorator's template is not the policy's, and where keys can collide."""
         if self._warned_templates:
             return
         self._warned_templates = True
@@ -299,7 +291,17 @@ class _Protected:
             ("effect", self._effect, policy.effect_template(self._name)),
             ("resource", self._resource, policy.resource_template(self._name)),
         )
+        entry = policy.actions.get(self._name)
+        numbers = frozenset[str]() if entry is None else entry.numbers()
         for kind, ours, theirs in pairs:
+            if ours is not None and ours != theirs and can_collide(ours, numbers):
+                log.warning(
+                    "%s: different arguments can make one value of the decorator's %s template %r; "
+                    "docs/actions.md says what keeps them apart",
+                    self._name,
+                    kind,
+                    ours,
+                )
             if ours is not None and theirs is not None and ours != theirs:
                 log.warning(
                     "%s: the decorator's %s template %r is in force, not the policy's %r",

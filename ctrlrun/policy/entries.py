@@ -15,7 +15,7 @@ from typing import Any
 
 from ctrlrun.conditions import DATA_SCOPE, Condition, Decision, parse_conditions
 from ctrlrun.documents import described, mapping_at, refuse_unknown_keys, text_at
-from ctrlrun.effect import has_adjacent_placeholders, template_placeholders
+from ctrlrun.effect import can_collide, template_placeholders
 from ctrlrun.errors import InvalidArgument, PolicyError
 from ctrlrun.policy.rules import ActionPolicy, Evaluation, McpOptions, PolicyControl, Rule
 from ctrlrun.policy.versions import refuse_newer_keys
@@ -142,7 +142,7 @@ def _entry(item: object, setting: Setting, where: str) -> ActionPolicy:
         otherwise = Evaluation(
             Decision.DENY, "no_matching_rule", _in_registry_order(setting, controls)
         )
-    return ActionPolicy(
+    entry = ActionPolicy(
         otherwise=otherwise,
         decision=decision,
         rules=rules,
@@ -152,6 +152,16 @@ def _entry(item: object, setting: Setting, where: str) -> ActionPolicy:
         controls=controls,
         data=MappingProxyType(data),
     )
+    for key, template in (("effect", effect), ("resource", resource)):
+        if template is not None and can_collide(template, entry.numbers()):
+            logger.warning(
+                "%s: %s: different arguments can make one value of %r; docs/actions.md says what "
+                "keeps them apart",
+                where,
+                key,
+                template,
+            )
+    return entry
 
 
 def _refuse_mode(mapping: Mapping[Any, Any], where: str) -> None:
@@ -172,12 +182,6 @@ def _template(mapping: Mapping[Any, Any], key: str, where: str) -> str | None:
         raise PolicyError(f"{at}: {error}") from None
     if DATA_SCOPE in names:
         raise PolicyError(f"{at}: {DATA_SCOPE} is derived from data labels and fills no template")
-    if has_adjacent_placeholders(template):
-        logger.warning(
-            "%s: template %r has placeholders side by side: different arguments can make one value",
-            at,
-            template,
-        )
     return str(template)
 
 

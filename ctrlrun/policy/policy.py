@@ -15,7 +15,7 @@ from ctrlrun.action import DEFAULT_ENVIRONMENT, Action
 from ctrlrun.authority import Authority, authority_form, parse_section
 from ctrlrun.canonical import canonical_bytes, sha256_of
 from ctrlrun.conditions import Decision
-from ctrlrun.documents import mapping_at, read_document, refuse_unknown_keys, text_at
+from ctrlrun.documents import mapping_at, read_document, read_file, refuse_unknown_keys, text_at
 from ctrlrun.errors import InvalidArgument, PolicyError
 from ctrlrun.policy.entries import Setting, parse_actions, parse_registry
 from ctrlrun.policy.rules import ActionPolicy, Evaluation, McpOptions, PolicyControl
@@ -89,20 +89,11 @@ class Policy:
     def from_file(cls, path: str | os.PathLike[str] | None = None) -> Policy:
         """The policy in `path`, else in the file that `discover_policy_path` names.
 
-        Raises PolicyError, with the path, when it is missing, unreadable, a directory, not UTF-8,
-        or not a policy (docs/policy.md).
+        Raises PolicyError, with the path, when it is missing, unreadable, no regular file, not
+        UTF-8, or not a policy (docs/policy.md).
         """
-        file = discover_policy_path() if path is None else _absolute(path)
-        try:
-            text = file.read_bytes().decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise PolicyError(
-                f"{file}: is not UTF-8: {error.reason} at byte {error.start}"
-            ) from None
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else str(error)
-            raise PolicyError(f"{file}: cannot be read: {why}") from None
-        return cls.from_yaml(text, source=str(file))
+        text, source = read_file(discover_policy_path() if path is None else path)
+        return cls.from_yaml(text, source=source)
 
     @classmethod
     def from_yaml(cls, text: str, *, source: str = "<string>") -> Policy:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ctrlrun.conditions import DATA_SCOPE, AllOf, Condition, Decision
+from ctrlrun.conditions import DATA_SCOPE, NUMERIC, AllOf, Condition, Decision
 
 _NO_SCOPE: frozenset[str] = frozenset()
 _Holds = Callable[[str, Mapping[str, Any]], bool]
@@ -91,6 +91,18 @@ class ActionPolicy:
             if holds(name, arguments):
                 return outcome
         return self.otherwise
+
+    def numbers(self) -> frozenset[str]:
+        """The arguments that each rule which lets a call act compares as numbers.
+
+        A call in which one of them is no integer does not act.
+        """
+        compared = [
+            {item.argument for item in rule.conditions if item.op in NUMERIC}
+            for rule in self.rules
+            if rule.decision is not Decision.DENY
+        ]
+        return frozenset(compared[0].intersection(*compared)) if compared else frozenset()
 
     def scope_of(self, arguments: Mapping[str, Any]) -> frozenset[str]:
         """The labels of the arguments that a call supplies, even as null."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -323,12 +324,29 @@ def test_reserved_names_may_stand_in_templates(template: str) -> None:
     load(entry({"decision": "allow", "effect": template}, 2))
 
 
-def test_touching_placeholders_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
-    load(entry({"decision": "allow", "effect": "{a}{b}", "resource": "{a}:{b}"}, 2))
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    assert "a.b: effect" in record.getMessage()
-    assert "{a}{b}" in record.getMessage()
+NUMBERED = {"when": {"item_gte": 1}, "decision": "allow"}
+
+
+@walk(
+    ("item", "warned"),
+    [
+        ({"decision": "allow", "effect": "refund:{order}:{item}"}, ["effect"]),
+        ({"decision": "allow", "effect": "{a}{b}", "resource": "{a}/{b}"}, ["effect", "resource"]),
+        ({"decision": "allow", "effect": "{resource}:{item}"}, ["effect"]),
+        ({"rules": [NUMBERED, {"decision": "approve"}], "effect": "{order}:{item}"}, ["effect"]),
+        ({"rules": [NUMBERED, {"decision": "deny"}], "effect": "{order}:{item}"}, []),
+        ({"rules": [NUMBERED], "effect": "{order}:{item}", "resource": "{item}"}, []),
+        ({"rules": [NUMBERED], "effect": "{order}{item}"}, ["effect"]),
+    ],
+)
+def test_templates_whose_keys_can_collide_are_warned_about(
+    item: dict[str, Any], warned: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    load(entry(item, 2))
+    assert [record.levelno for record in caplog.records] == [logging.WARNING] * len(warned)
+    for record, key in zip(caplog.records, warned, strict=True):
+        assert f"a.b: {key}: different arguments can make one value" in record.getMessage()
+        assert item[key] in record.getMessage()
 
 
 def test_mcp_options() -> None:
@@ -671,11 +689,18 @@ def test_no_parent_and_no_home_is_searched(
             Policy.from_file(path)
 
 
-@pytest.mark.parametrize("kind", ["missing", "directory", "latin", "utf16", "nul"])
+@pytest.mark.parametrize(
+    "kind", ["missing", "directory", "latin", "utf16", "nul", "pipe", "device"]
+)
 def test_a_file_that_cannot_be_read_is_named(kind: str, workplace: Path) -> None:
+    """At once: a pipe would wait for whoever writes to it, a device has no end."""
     path = workplace / ("no\0thing" if kind == "nul" else "policy.yaml")
     if kind == "directory":
         path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
     elif kind == "latin":
         path.write_bytes(document().encode() + b"# caf\xe9\n")
     elif kind == "utf16":
@@ -687,7 +712,7 @@ def test_a_file_that_cannot_be_read_is_named(kind: str, workplace: Path) -> None
 
 def test_a_fault_in_a_file_starts_with_its_absolute_path(workplace: Path) -> None:
     (workplace / "ctrlrun.yaml").write_text(
-        "schema: ctrlrun.policy/v1\nactions: {a: {decision: no}}\n"
+        "schema: ctrlrun.policy/v1\nactions: {a: {decision: never}}\n"
     )
     with pytest.raises(PolicyError) as caught:
         Policy.from_file("ctrlrun.yaml")

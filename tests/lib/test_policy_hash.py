@@ -158,7 +158,7 @@ def test_no_grants_is_not_no_authority() -> None:
     [
         ("schema:", "# a comment\nschema:"),
         ("stripe.refund:", '"stripe.refund":'),
-        ("amount_lte: 50000}", "amount_lte: 0xC350}"),
+        ("amount_lte: 50000}", '"amount_lte": 50000}'),
         ("{amount_gte: 0, amount_lte: 50000}", "{amount_lte: 50000, amount_gte: 0}"),
         (
             "    effect: refund:{payment_id}\n    rules:",

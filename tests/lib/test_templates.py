@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.effect import (
-    has_adjacent_placeholders,
+    can_collide,
     resolve_effect_key,
     resolve_resource,
     template_placeholders,
@@ -157,9 +157,48 @@ def test_other_fields_of_the_action_are_not_reachable(name: str) -> None:
     assert resolve_effect_key(f"k:{{{name}}}", action) == "k:given"
 
 
-@walk(("template", "adjacent"), [("{a}{b}", True), ("{a}:{b}", False), ("x{a}", False)])
-def test_placeholders_that_touch_are_noticed(template: str, adjacent: bool) -> None:
-    assert has_adjacent_placeholders(template) is adjacent
+@walk(
+    ("template", "numbers", "collides"),
+    [
+        ("refund:{order}:{item}", [], True),
+        ("refund:{order}:{item}", ["item"], False),
+        ("{order}/{line}/{part}", ["line", "part"], False),
+        ("{order}/{line}/{part}", ["line"], True),
+        ("{a}{b}", ["a", "b"], True),
+        ("{a}0{b}", ["a", "b"], True),
+        ("{a}-{b}", ["a", "b"], True),  # ("1", "-2") is 1--2, and so is no other; ("x-", "1") is
+        ("{a}:{a}", [], False),
+        ("{a}{a}", [], False),
+        ("x{a}", [], False),
+        ("x", [], False),
+    ],
+)
+def test_templates_that_can_collide_are_noticed(
+    template: str, numbers: list[str], collides: bool
+) -> None:
+    assert can_collide(template, numbers) is collides
+
+
+@given(
+    st.sampled_from(["{a}:{n}", "{n}:{a}", "k{n}/{a}/{m}", "{n}.{m}"]),
+    *[
+        st.fixed_dictionaries(
+            {
+                "a": st.text(":/.-012", min_size=1),
+                "n": st.integers(-9, 99),
+                "m": st.integers(-9, 99),
+            }
+        )
+    ]
+    * 2,
+)
+def test_templates_that_cannot_collide_do_not(
+    template: str, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    assert not can_collide(template, ["n", "m"])
+    used = template_placeholders(template)
+    if [first[name] for name in used] != [second[name] for name in used]:
+        assert key_of(template, **first) != key_of(template, **second)
 
 
 @given(

@@ -338,9 +338,15 @@ def test_names_that_are_no_parameter_are_warned_about(
     assert "'payment_id'" in text
 
 
-def test_adjacent_placeholders_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
-    protect("x", effect="{a}{b}")(lambda a, b: None)
-    assert "{a}{b}" in caplog.text
+@walk("template", ["{a}{b}", "x:{a}:{b}", "{amount}:{a}:{b}"])
+def test_a_template_whose_keys_can_collide_is_warned_about(
+    template: str, control: Control, caplog: pytest.LogCaptureFixture
+) -> None:
+    protect("refund", effect=template, control=control)(lambda amount, a, b: None)
+    assert (
+        f"different arguments can make one value of the decorator's effect template {template!r}"
+        in (caplog.text)
+    )
 
 
 @walk("blank", ["", " ", 5, None])
