@@ -7,7 +7,6 @@ rules are in docs/policy.md.
 
 from __future__ import annotations
 
-import logging
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +17,9 @@ from typing import Any
 
 from ctrlrun.canonical import MAX_DEPTH, has_surrogate, is_oversized
 from ctrlrun.errors import InvalidArgument, PolicyError
+from ctrlrun.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 DATA_SCOPE = "data_scope"
 """The one derived value: the labels of the arguments that a call supplies."""

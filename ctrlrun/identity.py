@@ -7,7 +7,6 @@ say so once, when they are made. The rules are in docs/identity.md.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,9 +16,10 @@ from typing import Protocol, runtime_checkable
 
 from ctrlrun.action import ClaimValue, Principal
 from ctrlrun.errors import IdentityError, InvalidArgument
+from ctrlrun.logs import get_logger
 from ctrlrun.text import inert
 
-logger = logging.getLogger("ctrlrun")
+logger = get_logger("ctrlrun")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class StaticIdentityProvider:
         object.__setattr__(self, "claims", dict(self._principal.claims))
         logger.warning(
             "every call is taken to be agent %s: a static identity verifies nothing",
-            inert(self.agent),
+            self.agent,
         )
 
     @cached_property
@@ -118,7 +118,7 @@ class HeaderIdentityProvider:
         Principal("any", issuer=self.issuer)  # refuses an issuer that is none
         logger.warning(
             "header %s is believed unverified: a proxy must set it and strip it from callers",
-            inert(self.agent_header),
+            self.agent_header,
         )
 
     def resolve(self, context: IdentityContext) -> Principal | None:

@@ -7,7 +7,6 @@ and whoever collects lines. The rules are in docs/events.md.
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import stat
 import sys
@@ -18,14 +17,16 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from ctrlrun.errors import InvalidArgument
+from ctrlrun.logs import get_logger
 from ctrlrun.receipt import EVENTS_FILENAME, RECEIPTS_FILENAME, Event, Receipt
+from ctrlrun.text import escape_json
 
 if sys.platform != "win32":
     import fcntl
 
 _PATIENCE_SECONDS = 1.0
 
-log = logging.getLogger("ctrlrun.sinks")
+log = get_logger("ctrlrun.sinks")
 
 
 @runtime_checkable
@@ -107,8 +108,7 @@ class JSONLEventSink:
         self._append(self.receipts_path, receipt.to_json())
 
     def _append(self, path: Path, text: str) -> None:
-        # In JSON the escape of a lone surrogate is that surrogate.
-        line = text.encode("utf-8", "backslashreplace") + b"\n"
+        line = escape_json(text).encode() + b"\n"
         while not self._try_append(path, line):
             pass
         self._torn.discard(path)

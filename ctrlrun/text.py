@@ -1,8 +1,8 @@
 """The one door for text that somebody else wrote: `inert`, and what screens need to lay it out.
 
 Everything that came from an agent, a remote, a policy or another operator passes `inert` once, as
-raw text, before it reaches a screen, a clipboard or a text line of the command line. JSON output
-stays data and does not pass. The rules are in docs/hostile-text.md.
+raw text, before it reaches a screen, a clipboard, a log or a text line of the command line. JSON
+output stays data: it passes `escape_json`. The rules are in docs/hostile-text.md.
 
 Two texts that differ look different: the characters that tokens are made of become tokens too
 where somebody wrote them literally, so a literal `␛` shows as `⟨U+241B⟩`. The result remembers
@@ -71,8 +71,9 @@ def inert(text: str, *, ascii_tokens: bool = False) -> str:
 
     Control characters become `␛`, `⏎` and the other control pictures, or `⟨U+009B⟩`; so do format
     and bidirectional characters, every space but U+0020, fillers and blanks, private, unassigned
-    and surrogate code points, and a combining mark with nothing to stand on or two marks before
-    it. With `ascii_tokens` (a terminal that lacks those symbols) every token is `<U+009B>`.
+    and surrogate code points, a combining mark with nothing to stand on or two marks before it, and
+    what Unicode's normal form C writes in another way. With `ascii_tokens` (a terminal that lacks
+    those symbols) every token is `<U+009B>`.
     """
     if isinstance(text, _Inert):
         return text
@@ -81,18 +82,44 @@ def inert(text: str, *, ascii_tokens: bool = False) -> str:
     marks = _MARKS_IN_A_ROW  # nothing to stand on yet
     pieces: list[str] = []
     literal = _LITERAL_ASCII_TOKEN if ascii_tokens else _LITERAL_TOKEN
-    openings = {match.start() for match in re.finditer(literal, text)}
+    opened = {match.start() for match in re.finditer(literal, text)} | _not_normal(text)
     for position, character in enumerate(text):
         kind = _kind(character)
         if kind == _MARK:
             marks += 1
-            escaped = marks > _MARKS_IN_A_ROW
+            escaped = marks > _MARKS_IN_A_ROW or position in opened
         else:
-            escaped = kind == _ESCAPED or position in openings
+            escaped = kind == _ESCAPED or position in opened
             escaped = escaped or (not ascii_tokens and character in _TOKEN_SYMBOLS)
             marks = _MARKS_IN_A_ROW if escaped else 0
         pieces.append(_token(character, ascii_tokens=ascii_tokens) if escaped else character)
     return _Inert("".join(pieces))
+
+
+def _not_normal(text: str) -> set[int]:
+    """Where a text differs from its normal form C, of which a screen shows no difference.
+
+    Those are the marks and jamos that would join what stands before them, and single characters
+    that stand for others, such as the angstrom sign.
+    """
+    if unicodedata.is_normalized("NFC", text):
+        return set()
+    found: set[int] = set()
+    start = 0
+    for position in range(1, len(text) + 1):
+        if position < len(text) and _can_join(text[position]):
+            continue
+        run = text[start:position]
+        if not unicodedata.is_normalized("NFC", run):
+            first_is_normal = unicodedata.is_normalized("NFC", run[0])
+            found.update(range(start + first_is_normal, position))
+        start = position
+    return found
+
+
+def _can_join(character: str) -> bool:
+    """Whether a character may become one with what stands before it: a mark, or a later jamo."""
+    return "\u1161" <= character <= "\u11c2" or _kind(character) == _MARK
 
 
 @lru_cache(maxsize=4096)
@@ -111,6 +138,34 @@ def _token(character: str, *, ascii_tokens: bool) -> str:
     if point < 0x20:
         return chr(_PICTURES + point)
     return _DELETE if point == 0x7F else f"\u27e8U+{point:04X}\u27e9"
+
+
+def escape_json(text: str) -> str:
+    r"""The same JSON without characters that a screen obeys or hides: `\u009b`, `\u202e`, `\u2028`.
+
+    `text` is JSON as `json.dumps` writes it. Escaped are U+007F to U+009F, format and bidirectional
+    characters, line and paragraph separators and lone surrogates.
+    """
+    if text.isascii() and "\x7f" not in text:
+        return text
+    table = {
+        ord(character): _escape(ord(character)) for character in set(text) if _hides(character)
+    }
+    return text.translate(table) if table else text
+
+
+def _hides(character: str) -> bool:
+    return character > "~" and unicodedata.category(character) in _HIDING
+
+
+_HIDING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+def _escape(point: int) -> str:
+    if point < 0x10000:
+        return f"\\u{point:04x}"
+    high, low = divmod(point - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
 
 
 # --- layout --------------------------------------------------------------------------------------

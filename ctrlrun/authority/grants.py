@@ -6,7 +6,6 @@ docs/authority.md.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,8 +23,9 @@ from ctrlrun.authority.patterns import (
 from ctrlrun.canonical import has_surrogate
 from ctrlrun.conditions import AllOf, Condition, check_argument
 from ctrlrun.errors import InvalidArgument
+from ctrlrun.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 DEFAULT_MAX_DELEGATION_DEPTH = 3
 DELEGATION_ID_PREFIX = "dlg_"

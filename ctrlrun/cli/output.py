@@ -1,6 +1,6 @@
 """What the commands write: text lines that hold no control character, or lines of JSON.
 
-Text of others passes `Output.shown` (docs/hostile-text.md); JSON stays data. Nothing here knows
+Text of others passes `Output.shown` (docs/hostile-text.md); JSON stays data, with escapes. Nothing here knows
 what is being written.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-from ctrlrun.text import cell_width, inert
+from ctrlrun.text import cell_width, escape_json, inert
 
 _LEGACY = "ctrlrun-legacy"
 _STAND_INS = {"→": "->", "✗": "x", "≠": "!=", "—": "-", "…": "...", "€": "EUR "}
@@ -159,15 +159,17 @@ class Output:
                 self.say("  ".join(row))
 
     def json(self, document: Mapping[str, Any], *, indent: int | None = None) -> None:
-        """A document: on one line without spaces, or indented; non-ASCII as it is in UTF-8."""
+        """A document: on one line without spaces, or indented; non-ASCII as it is in UTF-8.
+
+        Characters that a terminal obeys or hides are escaped, which is the same data.
+        """
         import json  # most of what --help would wait for
 
         separators = (",", ":") if indent is None else (",", ": ")
         text = json.dumps(
             document, ensure_ascii=not self._utf8, separators=separators, indent=indent
         )
-        # A lone surrogate has no UTF-8; this is its JSON escape.
-        self.say(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+        self.say(escape_json(text))
 
     def flush(self) -> None:
         """Hand over what was written so far, for whoever follows."""

@@ -21,11 +21,11 @@ class _OneLine(logging.Handler):
         if self.held is not None:
             self.held.append(record)
             return
-        said = record.getMessage()
+        said = record.getMessage()  # its parts have passed `inert` (ctrlrun/logs.py)
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:
-            said = f"{said}: {str(error) or type(error).__name__}"
-        note("warning: " + inert(said))
+            said = f"{said}: {inert(str(error)) or type(error).__name__}"
+        note(f"warning: {said}")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
@@ -23,6 +22,7 @@ from ctrlrun.control.nesting import marked
 from ctrlrun.effect import DEFAULT_LEASE, check_lease
 from ctrlrun.errors import EffectKeyError, InvalidArgument
 from ctrlrun.identity import IdentityProvider
+from ctrlrun.logs import get_logger
 from ctrlrun.operator import verbs
 from ctrlrun.policy import Evaluation, Policy, hash_with_authority
 from ctrlrun.providers import LocalApprovalProvider
@@ -30,7 +30,7 @@ from ctrlrun.receipt import Receipt
 from ctrlrun.sinks import EventSink, JSONLEventSink
 from ctrlrun.state import SQLiteStateStore, StateStore, location
 
-log = logging.getLogger("ctrlrun.control")
+log = get_logger("ctrlrun.control")
 
 DEFAULT_SUSPEND_TIMEOUT = timedelta(minutes=5)
 

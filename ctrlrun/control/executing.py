@@ -7,7 +7,6 @@ finds it in a copied context. The rules are in docs/slow-executors.md.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -21,8 +20,9 @@ from ctrlrun.control.holding import see_holder
 from ctrlrun.control.nesting import moment, raised_inside
 from ctrlrun.effect import EffectRecord, EffectState, Reservation
 from ctrlrun.errors import CTRLRunError, InvalidArgument, LeaseLost, NotExecuted, Suspended
+from ctrlrun.logs import get_logger
 
-log = logging.getLogger("ctrlrun.control")
+log = get_logger("ctrlrun.control")
 
 _LOST = {
     "lapsed": "its lease ran out",

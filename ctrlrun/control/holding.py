@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime
 from typing import cast
 
 from ctrlrun.effect import Holder, Reservation
+from ctrlrun.logs import get_logger
 from ctrlrun.process import this_process, this_thread
 from ctrlrun.state import HolderStore, StateStore
 
-log = logging.getLogger("ctrlrun.control")
+log = get_logger("ctrlrun.control")
 
 
 def note_holder(store: StateStore, reservation: Reservation, now: datetime) -> None:

@@ -6,7 +6,6 @@ what each answer of a provider means is in docs/control.md.
 
 from __future__ import annotations
 
-import logging
 import threading
 
 from ctrlrun.action import Principal
@@ -14,9 +13,9 @@ from ctrlrun.control.ambient import ambient_principal
 from ctrlrun.control.executing import apart
 from ctrlrun.errors import ActionDenied, IdentityError
 from ctrlrun.identity import IdentityContext, IdentityProvider
-from ctrlrun.text import inert
+from ctrlrun.logs import get_logger
 
-log = logging.getLogger("ctrlrun.control")
+log = get_logger("ctrlrun.control")
 
 
 class Identifying:
@@ -107,5 +106,5 @@ def no_principal(
 
 
 def _named(principal: Principal) -> str:
-    user = "no user" if principal.user is None else f"user {inert(principal.user)}"
-    return f"agent {inert(principal.agent)} with {user}"
+    user = "no user" if principal.user is None else f"user {principal.user}"
+    return f"agent {principal.agent} with {user}"

@@ -8,7 +8,6 @@ turns a lost outcome into a known one.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from ctrlrun.control import reconcile
@@ -17,10 +16,11 @@ from ctrlrun.control.evidence import described, outcome_receipt
 from ctrlrun.control.journal import Ledger
 from ctrlrun.effect import EffectRecord, EffectState, Reservation, storable_result
 from ctrlrun.errors import AmbiguousEffect, CTRLRunError, DuplicateEffect, InvalidArgument
+from ctrlrun.logs import get_logger
 from ctrlrun.receipt import EventType, Receipt
 from ctrlrun.state import StateStore
 
-log = logging.getLogger("ctrlrun.control")
+log = get_logger("ctrlrun.control")
 
 _SHOWN_RESULT = 300  # characters of a result in a sentence
 

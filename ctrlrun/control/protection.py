@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -23,8 +22,9 @@ from ctrlrun.effect import (
     template_placeholders,
 )
 from ctrlrun.errors import ApprovalRequired, EffectKeyError, InvalidArgument
+from ctrlrun.logs import get_logger
 
-log = logging.getLogger("ctrlrun.protect")
+log = get_logger("ctrlrun.protect")
 
 P = ParamSpec("P")
 R = TypeVar("R")

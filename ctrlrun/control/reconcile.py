@@ -6,7 +6,6 @@ outside any transaction; anything that is not exactly one of its three answers i
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -18,9 +17,10 @@ from ctrlrun.control.executing import apart
 from ctrlrun.control.journal import Ledger
 from ctrlrun.effect import EffectState, escape_surrogates
 from ctrlrun.errors import CTRLRunError
+from ctrlrun.logs import get_logger
 from ctrlrun.receipt import EventType
 
-log = logging.getLogger("ctrlrun.control")
+log = get_logger("ctrlrun.control")
 
 _TARGETS = {"committed": EffectState.COMMITTED, "not_executed": EffectState.FAILED}
 

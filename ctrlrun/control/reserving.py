@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 
 from ctrlrun.approval import Approval
@@ -23,11 +22,12 @@ from ctrlrun.errors import (
     DuplicateEffect,
     InvalidArgument,
 )
+from ctrlrun.logs import get_logger
 from ctrlrun.policy import Evaluation
 from ctrlrun.receipt import EventType, ReceiptResult
 from ctrlrun.state import StateStore
 
-log = logging.getLogger("ctrlrun.control")
+log = get_logger("ctrlrun.control")
 
 
 @dataclass(frozen=True, slots=True)

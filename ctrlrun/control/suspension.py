@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -14,9 +13,10 @@ from ctrlrun.control.evidence import described, outcome_receipt
 from ctrlrun.control.journal import Ledger
 from ctrlrun.effect import EffectState, Reservation
 from ctrlrun.errors import AmbiguousEffect, CTRLRunError, Suspended
+from ctrlrun.logs import get_logger
 from ctrlrun.receipt import EventType
 
-log = logging.getLogger("ctrlrun.control")
+log = get_logger("ctrlrun.control")
 
 
 def suspend(settings: Settings, call: Call, start: Start, suspended: Suspended) -> NoReturn:

@@ -6,7 +6,6 @@ the log alone. The rules are in docs/identity.md.
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ from typing import Any
 from ctrlrun.action import ClaimValue, Principal
 from ctrlrun.errors import IdentityError, InvalidArgument
 from ctrlrun.jwt_identity.token import shown
-from ctrlrun.text import inert
+from ctrlrun.logs import get_logger
 
-logger = logging.getLogger("ctrlrun")
+logger = get_logger("ctrlrun")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -83,7 +82,7 @@ class Expected:
             if isinstance(value, (str, int)):
                 kept[name] = value
             elif name in claims:
-                logger.debug("claim %s is dropped: it is %s", inert(name), inert(shown(value)))
+                logger.debug("claim %s is dropped: it is %s", name, shown(value))
         return kept
 
 

@@ -6,7 +6,6 @@ asks at a time, and nobody before the interval since the last question is over, 
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -19,12 +18,12 @@ from ctrlrun.errors import IdentityError
 from ctrlrun.jwt_identity.https import Address, fetch
 from ctrlrun.jwt_identity.keys import Algorithms, prepared
 from ctrlrun.jwt_identity.token import json_object, shown
-from ctrlrun.text import inert
+from ctrlrun.logs import get_logger
 
 if TYPE_CHECKING:
     from jwt import PyJWK
 
-logger = logging.getLogger("ctrlrun")
+logger = get_logger("ctrlrun")
 
 _NO_TIME = timedelta(0)
 
@@ -143,7 +142,7 @@ def _published(entry: Mapping[str, Any]) -> PublishedKey | None:
         # Foreign material can break in many ways; the other keys of the set are not at fault.
         return None
     if weakness:
-        logger.warning("the key set's key %s is weak: %s", inert(shown(entry["kid"])), weakness)
+        logger.warning("the key set's key %s is weak: %s", shown(entry["kid"]), weakness)
     return PublishedKey(jwk, entry.get("alg"))
 
 

@@ -6,7 +6,6 @@ algorithm and which key are used is decided here, from the settings; a token cho
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ctrlrun.canonical import has_surrogate
 from ctrlrun.errors import IdentityError, InvalidArgument, MissingDependency
 from ctrlrun.jwt_identity.token import Token, shown
+from ctrlrun.logs import get_logger
 
 if TYPE_CHECKING:
     from jwt import PyJWS
     from jwt.algorithms import Algorithm
 
-logger = logging.getLogger("ctrlrun")
+logger = get_logger("ctrlrun")
 
 Algorithms = Mapping[str, "Algorithm"]
 

@@ -6,7 +6,6 @@ answer. The cause is logged. The rules are in docs/identity.md.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
@@ -30,12 +29,12 @@ from ctrlrun.jwt_identity.keys import (
     signed_by,
 )
 from ctrlrun.jwt_identity.token import bearer_token, json_object, parse, shown
-from ctrlrun.text import inert
+from ctrlrun.logs import get_logger
 
 if TYPE_CHECKING:
     from jwt.algorithms import Algorithm
 
-logger = logging.getLogger("ctrlrun")
+logger = get_logger("ctrlrun")
 
 REFUSED = "the bearer token was refused"
 
@@ -117,7 +116,7 @@ class JWTIdentityProvider:
         except Exception as error:
             # What nobody foresaw is a refusal too. Its text may hold key material: not logged.
             cause = f"unforeseen {type(error).__name__}"
-        logger.warning("a bearer token was refused: %s", inert(cause))
+        logger.warning("a bearer token was refused: %s", cause)
         # Outside the handler, so that the cause is not on the error as its context either.
         raise IdentityError(REFUSED)
 

@@ -8,7 +8,6 @@ cannot be read either. The rules are in docs/authority.md.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,12 +19,13 @@ from ctrlrun.authority import Authority, Delegation, Grant
 from ctrlrun.clock import Clock, utc_now
 from ctrlrun.effect import escape_surrogates
 from ctrlrun.errors import AuthorityEscalation, CTRLRunError, IdentityError, InvalidArgument
+from ctrlrun.logs import get_logger
 from ctrlrun.operator.answering import Texts, write_answer
 from ctrlrun.receipt import Event, EventType
 from ctrlrun.sinks import EventSink
 from ctrlrun.state import StateStore
 
-log = logging.getLogger("ctrlrun.operator")
+log = get_logger("ctrlrun.operator")
 
 Via = Literal["api", "cli"]
 

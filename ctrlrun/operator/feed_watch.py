@@ -7,13 +7,14 @@ found out by looking.
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-log = logging.getLogger("ctrlrun.feed")
+from ctrlrun.logs import get_logger
+
+log = get_logger("ctrlrun.feed")
 
 _DEBOUNCE_MS = 50
 _STEP_MS = 50

@@ -6,7 +6,6 @@ docs/policy.md.
 
 from __future__ import annotations
 
-import logging
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +16,11 @@ from ctrlrun.conditions import DATA_SCOPE, Condition, Decision, parse_conditions
 from ctrlrun.documents import described, mapping_at, refuse_unknown_keys, text_at
 from ctrlrun.effect import can_collide, template_placeholders
 from ctrlrun.errors import InvalidArgument, PolicyError
+from ctrlrun.logs import get_logger
 from ctrlrun.policy.rules import ActionPolicy, Evaluation, McpOptions, PolicyControl, Rule
 from ctrlrun.policy.versions import refuse_newer_keys
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _ENTRY_KEYS = ("decision", "rules", "effect", "resource", "mcp", "controls", "data")
 _RULE_KEYS = ("decision", "when", "controls")

@@ -7,7 +7,6 @@ made once more, or it is refused. Nothing is guessed: what this does not settle 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import TypeVar
 
 from ctrlrun.effect import EffectRecord
 from ctrlrun.errors import AmbiguousWrite
+from ctrlrun.logs import get_logger
 from ctrlrun.state.core import Writes
 from ctrlrun.state.lost_commit import (
     AGAIN,
@@ -31,7 +31,7 @@ from ctrlrun.state.session import Session
 
 T = TypeVar("T")
 
-log = logging.getLogger("ctrlrun.postgres")
+log = get_logger("ctrlrun.postgres")
 
 _BY_ID = "SELECT 1 FROM events WHERE event_id = ?"
 _PATIENCE_S = 5.0

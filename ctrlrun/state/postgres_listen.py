@@ -7,19 +7,19 @@ tries again; it never raises. Rules: docs/stores.md.
 
 from __future__ import annotations
 
-import logging
 import selectors
 import socket
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
 
+from ctrlrun.logs import get_logger
 from ctrlrun.state import postgres_open
 from ctrlrun.state.masking import without_passwords
 from ctrlrun.state.postgres_schema import TOLD_BY, channel_of
 from ctrlrun.state.postgres_session import Connection, driver
 
-log = logging.getLogger("ctrlrun.postgres")
+log = get_logger("ctrlrun.postgres")
 
 _RETRIES_S = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _UNHEARD_S = 60.0  # until it looks again whether there is something to hear by now

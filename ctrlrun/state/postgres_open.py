@@ -7,13 +7,13 @@ no message. Rules: docs/stores.md and docs/format.md.
 from __future__ import annotations
 
 import contextlib
-import logging
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ctrlrun.clock import Clock, column_timestamp
 from ctrlrun.errors import InvalidArgument, SchemaMismatch, StoreNotFound
+from ctrlrun.logs import get_logger
 from ctrlrun.state import schema as formats
 from ctrlrun.state.masking import without_passwords
 from ctrlrun.state.postgres_schema import (
@@ -29,7 +29,7 @@ from ctrlrun.state.postgres_session import Connection, driver
 from ctrlrun.state.postgres_url import place_of
 from ctrlrun.state.schema import Classification, Found, Migration
 
-log = logging.getLogger("ctrlrun.postgres")
+log = get_logger("ctrlrun.postgres")
 
 _TIMEOUT = re.compile(r"[0-9]+(ms|s|min|h|)")
 

@@ -7,6 +7,7 @@ import fcntl
 import json
 import logging
 import os
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ import pytest
 
 from ctrlrun import sinks
 from ctrlrun.errors import InvalidArgument
+from ctrlrun.operator.feed_file import parse_event
 from ctrlrun.receipt import Event, EventType, Receipt
 from ctrlrun.sinks import EventSink, JSONLEventSink, tell
 from tests.cases import walk
+from tests.lib.hostile import HOSTILE
 from tests.lib.sqlite_helpers import at_once
 from tests.lib.store_suite.helpers import event, receipt
 
@@ -120,7 +123,8 @@ def test_a_line_is_the_json_of_what_was_heard(tmp_path: Path) -> None:
     write(sink, 1)
     sink.on_event(told)
     sink.on_receipt(receipt(error="ü"))
-    assert sink.events_path.read_bytes() == f"{EVENT.to_json()}\n{told.to_json()}\n".encode()
+    line = told.to_json().replace("\u2028", r"\u2028")
+    assert sink.events_path.read_bytes() == f"{EVENT.to_json()}\n{line}\n".encode()
     assert sink.receipts_path.read_bytes() == f"{receipt(error='ü').to_json()}\n".encode()
 
 
@@ -128,6 +132,21 @@ def test_a_line_is_written_whatever_its_text(tmp_path: Path) -> None:
     sink = JSONLEventSink(tmp_path)
     sink.on_event(event(data={"error": "\ud800"}))
     assert lines(sink.events_path)[0]["data"] == {"error": "\ud800"}
+
+
+# JSON has one escape for a character beyond U+FFFF and for its two surrogates.
+@walk("text", [*(text for text in HOSTILE if text != "\ud83d\ude00"), "café 東京 🙂"])
+def test_a_line_holds_nothing_that_a_terminal_obeys_or_hides(tmp_path: Path, text: str) -> None:
+    """It is the same data, for the follower of the file too; `to_json` stays as it was."""
+    sink = JSONLEventSink(tmp_path)
+    told = event(data={text: text}, effect_key=text, event_id=1)
+    sink.on_event(told)
+    (line,) = sink.events_path.read_text("utf-8").splitlines()
+    assert not {unicodedata.category(each) for each in line} & {"Cc", "Cf", "Zl", "Zp", "Cs"}
+    assert json.loads(line) == json.loads(told.to_json())
+    heard = parse_event(line.encode())
+    assert heard is not None
+    assert (heard.data, heard.effect_key) == (told.data, told.effect_key)
 
 
 def test_what_is_made_is_the_users_alone(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctrlrun.text import cell_width, cut_middle, inert, mixed_scripts, wrapped
+from ctrlrun.text import cell_width, cut_middle, escape_json, inert, mixed_scripts, wrapped
 from tests.cases import walk
 from tests.lib.hostile import HOSTILE
 
@@ -42,6 +43,29 @@ def unescaped(shown: str, *, ascii_tokens: bool = False) -> str:
     return re.sub(token, character, shown)
 
 
+canonical = st.text(
+    "eq\u00e9\u0301\u0323\u0307\u00c5\u212bA\u030a\u1100\u1161\u11a8\uac00\u0958\u093c", max_size=9
+)
+
+
+@given(st.one_of(canonical, pieces))
+def test_canonically_equal_texts_look_different(raw: str) -> None:
+    """A screen draws them alike, and their hashes differ."""
+    alike = {raw, *(unicodedata.normalize(form, raw) for form in ("NFC", "NFD"))}
+    shown = {inert(each) for each in alike}
+    assert len(shown) == len(alike)
+    assert all(unicodedata.is_normalized("NFC", each) for each in shown)
+
+
+@given(pieces)
+def test_escaped_json_is_the_same_data(raw: str) -> None:
+    text = json.dumps({raw: [raw]}, ensure_ascii=False)
+    escaped = escape_json(text)
+    assert json.loads(escaped) == json.loads(json.dumps({raw: [raw]}))
+    found = {unicodedata.category(character) for character in escaped}
+    assert found.isdisjoint({"Cc", "Cf", "Zl", "Zp", "Cs"})
+
+
 @walk(
     ("raw", "shown"),
     [
@@ -56,8 +80,13 @@ def unescaped(shown: str, *, ascii_tokens: bool = False) -> str:
         ("1\u00a0000\u3000", "1⟨U+00A0⟩000⟨U+3000⟩"),
         ("\u2800\u3164", "⟨U+2800⟩⟨U+3164⟩"),
         ("\ue000\ud800\u0378\U0010ffff", "⟨U+E000⟩⟨U+D800⟩⟨U+0378⟩⟨U+10FFFF⟩"),
-        ("a\u0301\u0302b\u0301", "a\u0301\u0302b\u0301"),
-        ("a\u0301\u0302\u0303\u0304b", "a\u0301\u0302⟨U+0303⟩⟨U+0304⟩b"),
+        ("q\u0301\u0302x\u0301", "q\u0301\u0302x\u0301"),
+        ("q\u0301\u0302\u0303\u0304b", "q\u0301\u0302⟨U+0303⟩⟨U+0304⟩b"),
+        ("e\u0301t\u00e9", "e⟨U+0301⟩té"),
+        ("\u212bngstr\u00f6m", "⟨U+212B⟩ngström"),
+        ("q\u0307\u0323 q\u0323\u0307", "q⟨U+0307⟩⟨U+0323⟩ q\u0323\u0307"),
+        ("\u1100\u1161\u11a8 \uac01", "\u1100⟨U+1161⟩⟨U+11A8⟩ \uac01"),
+        ("\u0958 \u0915\u093c", "⟨U+0958⟩ \u0915\u093c"),
     ],
 )
 def test_what_is_shown(raw: str, shown: str) -> None:
