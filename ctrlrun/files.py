@@ -47,6 +47,20 @@ def open_to_write(path: str | os.PathLike[str], flags: int, mode: int = PRIVATE_
         raise
 
 
+def write_new(path: Path, content: bytes) -> None:
+    """Write a private file that must not exist, a dangling link included; all of it, or none is left.
+
+    Raises FileExistsError, and OSError as `open`.
+    """
+    file = open_to_write(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        with open(file, "wb") as out:
+            out.write(content)
+    except BaseException:
+        path.unlink()
+        raise
+
+
 def own_folder(path: Path) -> bool:
     """Make a folder that only its owner enters, the missing ones above it too; False if it was there.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from ctrlrun.errors import InvalidArgument
+from ctrlrun.files import make_folders, open_regular, open_to_write
 from ctrlrun.logs import get_logger
 from ctrlrun.receipt import EVENTS_FILENAME, RECEIPTS_FILENAME, Event, Receipt
 from ctrlrun.text import escape_json
@@ -81,8 +81,7 @@ class JSONLEventSink:
         self._directory = Path(directory)
         self._max_bytes = None if max_bytes is None else _positive(max_bytes, "max_bytes")
         self._keep = _positive(keep, "keep")
-        self._torn: set[Path] = set()
-        self._known: dict[Path, tuple[int, int]] = {}
+        self._left: dict[Path, tuple[int, int, int]] = {}  # device, inode and size after our line
 
     @property
     def directory(self) -> Path:
@@ -111,48 +110,36 @@ class JSONLEventSink:
         line = escape_json(text).encode() + b"\n"
         while not self._try_append(path, line):
             pass
-        self._torn.discard(path)
 
     def _try_append(self, path: Path, line: bytes) -> bool:
         """Append the line; False when the file was moved away before that."""
         with _opened(path) as file:
-            locked = _lock(file, exclusive=self._max_bytes is not None)
+            locked = _lock(file)
             if locked and not _is_at(file, path):
                 return False
-            if locked and self._is_full(file, len(line)) and _moved(path, self._keep):
+            status = os.fstat(file)
+            if locked and self._is_full(status.st_size, len(line)) and _moved(path, self._keep):
                 return False
-            if self._ends_in_part(file, path):
+            if self._ends_in_part(status, path):
                 line = b"\n" + line
-            self._write_whole(file, line, path)
+            if os.write(file, line) != len(line):
+                why = "only a part of the line could be written"
+                raise OSError(errno.ENOSPC, why, str(path))
+            self._left[path] = status.st_dev, status.st_ino, status.st_size + len(line)
             return True
 
-    def _ends_in_part(self, file: int, path: Path) -> bool:
+    def _ends_in_part(self, status: os.stat_result, path: Path) -> bool:
         """Whether a line that was torn ends the file: this one must not become a part of it.
 
-        A full disk tore it here, or a power cut under a process before us: a file that is new to
-        us is looked at once.
+        A full disk, a power cut or a kill tore it. Only where we left the file as it is, there is
+        nothing to look for.
         """
-        if path in self._torn:
-            return True
-        status = os.fstat(file)
-        identity = status.st_dev, status.st_ino
-        if self._known.get(path) == identity:
+        if self._left.get(path) == (status.st_dev, status.st_ino, status.st_size):
             return False
-        self._known[path] = identity
-        return stat.S_ISREG(status.st_mode) and _last_byte(path, status.st_size) not in (b"", b"\n")
+        return _last_byte(path, status.st_size) not in (b"", b"\n")
 
-    def _write_whole(self, file: int, line: bytes, path: Path) -> None:
-        written = os.write(file, line)
-        if written != len(line):
-            if written:
-                self._torn.add(path)
-            raise OSError(errno.ENOSPC, "only a part of the line could be written", str(path))
-
-    def _is_full(self, file: int, coming: int) -> bool:
-        if self._max_bytes is None:
-            return False
-        size = os.fstat(file).st_size
-        return size > 0 and size + coming > self._max_bytes
+    def _is_full(self, size: int, coming: int) -> bool:
+        return self._max_bytes is not None and size > 0 and size + coming > self._max_bytes
 
 
 def _last_byte(path: Path, size: int) -> bytes:
@@ -160,7 +147,7 @@ def _last_byte(path: Path, size: int) -> bytes:
     if not size:
         return b""
     try:
-        with path.open("rb") as file:
+        with open(open_regular(path), "rb") as file:
             file.seek(size - 1)
             return file.read(1)
     except OSError:
@@ -177,24 +164,18 @@ def _positive(value: object, name: str) -> int:
 def _opened(path: Path) -> Iterator[int]:
     """A descriptor that appends; the file and its directory are made when they are missing.
 
-    A pipe of that name is an error while nobody reads it, and never waited for.
+    A pipe, a device or a symbolic link of that name is an error.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
-        file = os.open(path, flags, 0o600)
+        file = open_to_write(path, flags)
     except FileNotFoundError:
-        _make_private(path.parent)
-        file = os.open(path, flags, 0o600)
+        make_folders(path.parent)
+        file = open_to_write(path, flags)
     try:
         yield file
     finally:
         os.close(file)
-
-
-def _make_private(directory: Path) -> None:
-    if not directory.is_dir():
-        _make_private(directory.parent)
-        directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def _is_at(file: int, path: Path) -> bool:
@@ -222,19 +203,18 @@ def _numbered(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}")
 
 
-def _lock(file: int, *, exclusive: bool) -> bool:
-    """Hold the file until it is closed: shared to append, alone to rename.
+def _lock(file: int) -> bool:
+    """Hold the file alone until it is closed: what its last line is stays so until ours is there.
 
     False where that cannot be had: no such locks here, or another process was stopped while it
     held the file. Its line is appended all the same, and the file stays where it is.
     """
     if sys.platform == "win32":
         return False
-    mode = fcntl.LOCK_NB | (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
     give_up = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
-            fcntl.flock(file, mode)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         except BlockingIOError:
             if time.monotonic() > give_up:

@@ -30,6 +30,7 @@ from ctrlrun.errors import (
     AuthorityEscalation,
     DuplicateEffect,
 )
+from ctrlrun.files import own_folder
 from ctrlrun.policy import Policy
 from ctrlrun.providers import ScriptedApprovalProvider
 from ctrlrun.sinks import JSONLEventSink
@@ -150,12 +151,13 @@ def play() -> Iterator[str]:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """Wait until no other demo plays in a folder: one would take the other's store away under it."""
+    os.getcwd()  # where that is gone, it is what has to be said
+    for own in (folder.parent, folder):
+        own_folder(own)
     if sys.platform == "win32":  # a store that is open cannot be taken away there
         yield
         return
-    os.getcwd()  # where that is gone, it is what has to be said
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import click
 
 from ctrlrun.cli.output import Output
 from ctrlrun.errors import InvalidArgument
+from ctrlrun.files import own_folder, write_new
 
 _POLICY = "ctrlrun.yaml"
 _FOLDER = ".ctrlrun"
@@ -26,7 +28,11 @@ def init() -> None:
         raise InvalidArgument(f"{policy} exists already; nothing was written")
     made = _make_folder(folder)
     try:
-        _write_new(policy, _starter())
+        write_new(policy, _starter())
+    except FileExistsError:
+        if made:
+            folder.rmdir()
+        raise InvalidArgument(f"{policy} exists already; nothing was written") from None
     except BaseException:
         if made:
             folder.rmdir()
@@ -56,31 +62,18 @@ def demo() -> None:
 def _make_folder(folder: Path) -> bool:
     """Whether the folder had to be made; InvalidArgument when something else stands there."""
     try:
-        folder.mkdir(mode=0o700)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise InvalidArgument(
-                f"{folder} exists and is no folder; nothing was written"
-            ) from None
-        return False
-    return True
+        return own_folder(folder)
+    except (NotADirectoryError, FileExistsError):
+        raise InvalidArgument(f"{folder} exists and is no folder; nothing was written") from None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise InvalidArgument(
+            f"{folder} is a symbolic link, which is not followed; nothing was written"
+        ) from None
 
 
 def _starter() -> bytes:
     from importlib.resources import files
 
     return (files("ctrlrun") / "policy" / "starter.yaml").read_bytes()
-
-
-def _write_new(path: Path, content: bytes) -> None:
-    """Write a file that must not exist, a dangling link included; all of it, or none is left."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    except FileExistsError:
-        raise InvalidArgument(f"{path} exists already; nothing was written") from None
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(content)
-    except BaseException:
-        path.unlink()
-        raise

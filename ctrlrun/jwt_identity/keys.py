@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ctrlrun.canonical import has_surrogate
 from ctrlrun.errors import IdentityError, InvalidArgument, MissingDependency
+from ctrlrun.files import read_regular
 from ctrlrun.jwt_identity.token import Token, shown
 from ctrlrun.logs import get_logger
 
@@ -151,6 +151,6 @@ def _pem(source: object) -> bytes:
     if not isinstance(source, (str, os.PathLike)):
         raise InvalidArgument("public_key must be PEM text or the path of a PEM file")
     try:
-        return Path(source).read_bytes()
+        return read_regular(source)
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"public_key cannot be read: {error}") from None

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ctrlrun.clock import Clock, column_timestamp
+from ctrlrun.errors import InvalidArgument
 from ctrlrun.state import schema
 from ctrlrun.state.schema import Classification, Migration
 from ctrlrun.state.sqlite_open import applied_extensions, look, naming, uri
@@ -122,9 +123,16 @@ def _next_extension(
 def create(path: Path, clock: Clock, connect: Connect) -> None:
     """Make a new database at the path, whole or not at all, never over what is there meanwhile.
 
+    InvalidArgument when a symbolic link is there that leads nowhere.
+
     Built in a file beside it, synced, then linked to its name: a crash leaves at most that other
     file. Where links are not to be had, an empty file takes the name, which opening then fills.
     """
+    if path.is_symlink():
+        raise InvalidArgument(
+            f"{path} is a symbolic link to no file, and no store is made through a link: name the "
+            "file itself, or remove the link"
+        )
     target = Path(os.path.realpath(path))
     _make_directories(target.parent)
     beside = target.with_name(f".ctrlrun-{secrets.token_hex(8)}.new")

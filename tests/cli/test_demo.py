@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -185,3 +186,33 @@ def test_it_fails_when_a_scenario_is_not_refused(
     monkeypatch.setattr("ctrlrun.cli.demo._Stage.refund", everything_runs)
     assert main(["demo"]) == 1
     assert "the call went through" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [".ctrlrun", ".ctrlrun/demo"])
+def test_it_writes_through_no_link(here: Path, name: str) -> None:
+    (here / "elsewhere").mkdir()
+    (here / ".ctrlrun" if "/" in name else here).mkdir(exist_ok=True)
+    (here / name).symlink_to(here / "elsewhere")
+    ended = play(here)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == f"Error: {name}: it is a symbolic link\n"
+    assert list((here / "elsewhere").iterdir()) == []
+
+
+def test_links_to_its_files_are_replaced_and_what_it_makes_is_the_users_alone(here: Path) -> None:
+    folder = here / ".ctrlrun" / "demo"
+    folder.mkdir(parents=True, mode=0o700)
+    folder.parent.chmod(0o700)
+    names = ("state.db", "receipts.jsonl", "events.jsonl")
+    (here / "kept").write_bytes(b"kept")
+    for name in names:
+        (folder / name).symlink_to(here / "kept")
+    before = os.umask(0)
+    try:
+        assert play(here).code == 0
+    finally:
+        os.umask(before)
+    assert (here / "kept").read_bytes() == b"kept"
+    for path in (folder.parent, folder, *folder.iterdir()):
+        wide = 0o700 if path.is_dir() else 0o600
+        assert not path.is_symlink() and path.stat().st_mode & 0o777 == wide, path

@@ -25,6 +25,28 @@ def test_init(here: Path) -> None:
     assert (here / ".ctrlrun").stat().st_mode & 0o777 == 0o700
 
 
+def test_what_it_makes_is_the_users_alone(here: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert main(["init"]) == 0
+    finally:
+        os.umask(before)
+    assert (here / "ctrlrun.yaml").stat().st_mode & 0o777 == 0o600
+    assert (here / ".ctrlrun").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("leads", ["to a folder", "nowhere"])
+def test_a_folder_that_is_a_link_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str], leads: str
+) -> None:
+    if leads == "to a folder":
+        (here / "elsewhere").mkdir()
+    (here / ".ctrlrun").symlink_to(here / "elsewhere")
+    assert main(["init"]) == 1
+    assert f"{here}/.ctrlrun is a symbolic link" in capsys.readouterr().err
+    assert not (here / "ctrlrun.yaml").exists()
+
+
 def test_the_settings_of_a_program_do_not_count(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -210,6 +210,59 @@ def test_a_part_of_a_line_that_others_left_stays_alone(tmp_path: Path, left: byt
     assert others[-1] == b""
 
 
+@walk("left", [b'{"event_id":2,"ts', b'{"event_id":2}', b"\0" * 8])
+def test_a_line_that_a_killed_process_tore_swallows_no_other(tmp_path: Path, left: bytes) -> None:
+    """Also in a file that this process has written to before."""
+    ours, others = JSONLEventSink(tmp_path), JSONLEventSink(tmp_path)
+    write(ours, 1)
+    with ours.events_path.open("ab") as killed:
+        killed.write(left)
+    write(others, 3)
+    write(ours, 4)
+    first, part, *rest = ours.events_path.read_bytes().split(b"\n")
+    assert (json.loads(first)["event_id"], part) == (1, left)
+    assert [json.loads(line)["event_id"] for line in rest[:-1]] == [3, 4]
+
+
+@walk("kind", ["link", "dangling link", "pipe", "device", "folder"])
+def test_what_is_no_file_of_its_own_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    sink, elsewhere = JSONLEventSink(tmp_path), tmp_path / "elsewhere"
+    reader = -1
+    if kind == "pipe":
+        os.mkfifo(sink.events_path)
+        reader = os.open(sink.events_path, os.O_RDONLY | os.O_NONBLOCK)
+    elif kind == "device":
+        sink.events_path.symlink_to("/dev/null")
+    elif kind == "folder":
+        sink.events_path.mkdir()
+    else:
+        sink.events_path.symlink_to(elsewhere)
+        if kind == "link":
+            elsewhere.write_bytes(b"kept")
+    with pytest.raises(OSError) as caught:
+        write(sink, 1)
+    assert caught.value.filename == str(sink.events_path)
+    assert elsewhere.exists() is (kind == "link")
+    assert kind != "link" or elsewhere.read_bytes() == b"kept"
+    if reader >= 0:
+        os.close(reader)
+
+
+def test_a_folder_of_the_users_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "state").symlink_to(tmp_path / "volume")
+    write(JSONLEventSink(tmp_path / "state"), 1)
+    assert ids(tmp_path / "volume" / "events.jsonl") == [1]
+
+
+def test_a_rotated_name_that_is_a_link_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(b"kept")
+    (tmp_path / "events.jsonl.1").symlink_to(tmp_path / "elsewhere")
+    write(JSONLEventSink(tmp_path, max_bytes=LINE, keep=1), 1, 2)
+    assert ids(tmp_path / "events.jsonl.1") == [1]
+    assert (tmp_path / "elsewhere").read_bytes() == b"kept"
+
+
 # --- rotation ------------------------------------------------------------------------------------
 
 
@@ -304,11 +357,11 @@ def test_a_line_never_comes_to_a_file_that_was_renamed(
     moved, lock = tmp_path / "moved", sinks._lock
     write(sink, 1)
 
-    def late(file: int, *, exclusive: bool) -> bool:
+    def late(file: int) -> bool:
         """Another process renames the file after it was opened and before it is locked."""
         if not moved.exists():
             sink.events_path.rename(moved)
-        return lock(file, exclusive=exclusive)
+        return lock(file)
 
     monkeypatch.setattr(sinks, "_lock", late)
     write(sink, 2)

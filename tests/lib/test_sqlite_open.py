@@ -118,11 +118,16 @@ def test_a_relative_path_stays_the_same_file_when_the_folder_changes(
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_a_link_that_leads_nowhere_yet_is_followed(tmp_path: Path) -> None:
-    (tmp_path / "link.db").symlink_to(tmp_path / "data" / "real.db")
-    with closing(SQLiteStateStore(tmp_path / "link.db")) as store:
+def test_a_link_is_followed_to_a_store_and_never_makes_one(tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "data" / "real.db")
+    with pytest.raises(InvalidArgument, match=r"link\.db is a symbolic link to no file"):
+        SQLiteStateStore(link)
+    assert os.listdir(tmp_path) == ["link.db"]
+    SQLiteStateStore(tmp_path / "data" / "real.db").close()
+    with closing(SQLiteStateStore(link)) as store:
         store.reserve_effect("k", "a")
-    assert (tmp_path / "link.db").is_symlink()
+    assert link.is_symlink()
     assert old.select(tmp_path / "data" / "real.db", "SELECT COUNT(*) FROM effects") == [(1,)]
 
 

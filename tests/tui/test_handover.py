@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -243,10 +244,13 @@ async def test_w_writes_the_file_once(
         hand = await show(pilot, ApproveCard(made.ids["low"]))
         await hand.types_code()
         page = await _open(hand)
+        before = os.umask(0)
         page.perform("write_handover")
         await settled(pilot)
+        os.umask(before)
         assert "written to " in noticed(app)
         (file,) = _files(tmp_path)
+        assert file.stat().st_mode & 0o777 == 0o600
         assert file.name == f"handover-{made.clock():%Y%m%dT%H%M%SZ}.txt"
         text = file.read_text("utf-8")
         assert "answers of this sitting: 1\n" in text

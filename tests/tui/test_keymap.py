@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,20 @@ def test_a_file_that_is_named_must_be_there(tmp_path: Path) -> None:
     assert keymap_path({"CTRLRUN_KEYMAP": str(missing)}) == missing
     with pytest.raises(InvalidArgument, match="No such file"):
         load_keys(missing)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / ".config" / "ctrlrun" / "keymap.toml"
+    path.parent.mkdir(parents=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    with pytest.raises(InvalidArgument, match=r"no regular file|Is a directory"):
+        load_keys(keymap_path({"HOME": str(tmp_path)}))
 
 
 def test_the_usual_file_is_read_when_it_is_there(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from textual.events import Key
 
 from ctrlrun.errors import InvalidArgument
+from ctrlrun.files import read_regular
 from ctrlrun.text import inert
 from ctrlrun_tui.actions import ACTIONS, CODE_KEYS, MOVEMENT, Action, Effect
 
@@ -99,7 +100,7 @@ def keymap_path(environ: Mapping[str, str]) -> Path | None:
         return Path(named)
     home = environ.get("XDG_CONFIG_HOME") or str(Path(environ.get("HOME", "~")) / ".config")
     usual = Path(home).expanduser() / "ctrlrun" / "keymap.toml"
-    return usual if usual.is_file() else None
+    return usual if usual.exists() else None
 
 
 def load_keys(path: Path | None) -> Keys:
@@ -111,7 +112,7 @@ def load_keys(path: Path | None) -> Keys:
     if path is None:
         return Keys()
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        document = tomllib.loads(read_regular(path).decode("utf-8"))
         return Keys(_renamed(document))
     except (OSError, UnicodeError, tomllib.TOMLDecodeError, InvalidArgument) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error

@@ -6,6 +6,7 @@ The file fetches nothing. Waiting is for what is known to be under way, never fo
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from textual.pilot import Pilot
 
 from ctrlrun.clock import counted_ids
+from ctrlrun.files import open_to_write
 from ctrlrun_tui.actions import AUTHORITY, CARDS, DELEGATE, REVOKE, VIEWS
 from ctrlrun_tui.arguments import Options
 from ctrlrun_tui.ending import REFUSED, UNUSABLE, failed
@@ -65,7 +67,8 @@ async def _draw(app: ConsoleApp, size: tuple[int, int], name: str | None) -> str
 
 def _write(file: Path, picture: str) -> int:
     try:
-        file.write_text(picture, encoding="utf-8")
+        with open(open_to_write(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as out:
+            out.write(picture.encode())
     except OSError as error:
         return failed(f"{file}: {error.strerror or error}", UNUSABLE)
     return 0

@@ -111,4 +111,5 @@ def _die(folder: Path, number: int, at: datetime | None) -> int:
 
 
 if __name__ == "__main__":
+    os.umask(0o077)
     sys.exit(main())

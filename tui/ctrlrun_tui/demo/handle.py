@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from ctrlrun.files import open_to_write
+
 READY = "ready "
 TROUBLE_FILE = "trouble.txt"
 _LOG_FILE = "agent.log"
@@ -79,7 +81,8 @@ def start(folder: Path, *, fixed: bool) -> DemoHandle:
     command = [sys.executable, "-m", "ctrlrun_tui.demo", str(folder)]
     if fixed:
         command.append("--fixed")
-    with (folder / _LOG_FILE).open("w+", encoding="utf-8", errors="replace") as log:
+    file = open_to_write(folder / _LOG_FILE, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    with open(file, "w+", encoding="utf-8", errors="replace") as log:
         # A session of its own: what the terminal sends to the console is not meant for the agent,
         # which has to outlive it by a moment to remove the folder.
         process = subprocess.Popen(

@@ -15,6 +15,7 @@ from textual.app import ComposeResult
 from textual.message import Message
 
 from ctrlrun.authority import Authority
+from ctrlrun.files import write_new
 from ctrlrun.operator.endings import endings
 from ctrlrun.state import PagedReader
 from ctrlrun.state.location import StoreLocation, masked
@@ -216,8 +217,7 @@ class HandoverScreen(Overlay[None]):
     def _save(self, handover: Handover, now: datetime) -> None:
         file = Path(f"handover-{now.astimezone(UTC):%Y%m%dT%H%M%SZ}.txt")
         try:
-            with file.open("x", encoding="utf-8", newline="\n") as out:
-                out.write(handover_text(handover, now))
+            write_new(file, handover_text(handover, now).encode())
         except OSError as error:
             why = error.strerror or type(error).__name__
             self.post_message(self.Saved(f"{file} was not written: {why}", done=False))
