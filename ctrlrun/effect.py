@@ -131,6 +131,18 @@ def storable_result(result: Any) -> str | None:
     return escape_surrogates(text)
 
 
+def within(stored: str | None, longest: int) -> str | None:
+    """What is stored of a result: `storable_result`'s text, or a marker where that is too long.
+
+    `longest` is how many bytes the store takes in one row; a tenth of it is for the other columns.
+    """
+    if stored is None:
+        return None
+    size = len(stored) if stored.isascii() else len(stored.encode("utf-8"))
+    limit = longest - longest // 10
+    return stored if size <= limit else json.dumps({"not_stored": {"bytes": size, "limit": limit}})
+
+
 def unrepresentable(value: object) -> dict[str, str]:
     """What stands for a value that cannot even say what it is."""
     return {"repr": f"<unrepresentable {type(value).__name__}>"}

@@ -10,6 +10,9 @@ from ctrlrun.effect import EffectState, escape_surrogates, storable_result
 from ctrlrun.policy import Evaluation
 from ctrlrun.receipt import Receipt, ReceiptResult, WouldHave, new_receipt_id
 
+_LONGEST_ERROR = 1_000_000
+"""Characters of an error's text that are kept: it stands in the record, an event and a receipt."""
+
 
 def refusal_receipt(
     settings: Settings,
@@ -96,9 +99,11 @@ def plain_result(result: object) -> Any:
 
 
 def message_of(error: BaseException) -> str:
-    """`str(error)`, fit to be stored, whatever the exception does."""
+    """`str(error)`, fit to be stored, whatever the exception does; cut where it is beyond measure."""
     try:
-        return escape_surrogates(str(error))
+        text = str(error)
+        cut = text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
+        return escape_surrogates(cut)
     except BaseException:  # somebody's __str__ must not cost the outcome; `error` rises anyway
         return f"<unprintable {type(error).__name__}>"
 

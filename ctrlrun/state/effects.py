@@ -17,6 +17,7 @@ from ctrlrun.effect import (
     EffectState,
     Reservation,
     storable_result,
+    within,
 )
 from ctrlrun.errors import CTRLRunError, DamagedRow
 from ctrlrun.state import verdicts
@@ -139,12 +140,16 @@ class EffectWrites(EffectReads, Writes):
         self._write(step)
 
     def commit_effect(self, effect_key: str, action_id: str, result: Any) -> None:
-        """`executing` to `committed`. `result` is stored as JSON, and never fails the commit."""
+        """`executing` to `committed`. `result` is stored as JSON, and never fails the commit.
+
+        One that the database cannot take leaves a marker in its place (docs/effects.md).
+        """
         stored = storable_result(result)  # somebody's repr: not under the write lock
 
         def step(session: Session) -> CTRLRunError | None:
             now = self._now()
-            values = (column_time(now), stored, effect_key, action_id)
+            fitting = within(stored, session.longest_row)
+            values = (column_time(now), fitting, effect_key, action_id)
             return self._move(
                 session,
                 _COMMIT,

@@ -133,6 +133,11 @@ class Session(ABC):
     def token(self) -> object:
         """A value that is another one after a commit of any process."""
 
+    @property
+    def longest_row(self) -> int:
+        """How many bytes a row may have."""
+        return 1_000_000_000
+
     def is_indexed(self) -> bool:
         """Whether the indexes that make a read by key cheap are there."""
         return True

@@ -278,6 +278,11 @@ class SQLiteSession(Session):
         version = self.rows("PRAGMA data_version")[0][0]
         return (self.identity, self._serial, version, self.connection.total_changes)
 
+    @property
+    def longest_row(self) -> int:
+        """As this build of SQLite was made; less where the connection is limited."""
+        return self.connection.getlimit(sqlite3.SQLITE_LIMIT_LENGTH)
+
     def is_indexed(self) -> bool:
         """Looks each time: a writer may add them while a reader is open."""
         marks = ", ".join("?" * len(_KEY_INDEXES))

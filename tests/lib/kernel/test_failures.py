@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
@@ -25,6 +26,7 @@ from ctrlrun.errors import (
 from ctrlrun.policy import Policy
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state import InMemoryStateStore, SQLiteStateStore
+from ctrlrun.state.sqlite_session import open_connection
 from tests.cases import walk
 from tests.lib.kernel.test_paths import raising
 from tests.lib.kernel.world import POLICY, STORES, Clock, SingleCalls, World
@@ -469,3 +471,48 @@ def test_whoever_takes_the_place_of_append_event_sees_each(tmp_path: Path, how: 
         Control(policy, store).execute(action, lambda: None, "pay:1")
         assert seen == [str(event.type) for event in inner.events()]
         assert len(seen) == 5
+
+
+# --- results and errors beyond measure -----------------------------------------------------------
+
+
+class Limited(SQLiteStateStore):
+    """A store that takes rows of 20,000 bytes, as SQLite takes 1,000,000,000."""
+
+    @staticmethod
+    def connector(uri: str) -> sqlite3.Connection:
+        connection = open_connection(uri)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 20_000)
+        return connection
+
+
+@walk(
+    ("result", "size"),
+    [
+        ("x" * 20_000, 20_002),
+        ("é" * 9_000, 18_002),
+        ({"rows": [["a", 1]] * 3_000}, 24_010),
+        ("x" * 17_000, None),
+    ],
+)
+def test_a_result_that_the_store_cannot_take_is_committed_with_a_marker(
+    tmp_path: Path, result: Any, size: int | None
+) -> None:
+    with closing(Limited(tmp_path / "state.db")) as store:
+        w = World(store, Clock())
+        assert w.run(executor=lambda: result).result == "committed"
+        assert w.codes() == "PROP EVAL RES START COM"
+        assert isinstance(w.caught(), DuplicateEffect)
+        record = store.get_effect("pay:p1")
+        assert record is not None
+        marker = {"not_stored": {"bytes": size, "limit": 18_000}}
+        assert record.result == (result if size is None else marker)
+
+
+def test_an_error_beyond_measure_is_cut(world: Make) -> None:
+    w = world()
+    assert isinstance(w.caught(executor=raising(NotExecuted("x" * 1_500_000))), NotExecuted)
+    assert w.state() == "failed"
+    assert w.last.error is not None
+    assert len(w.last.error) == 1_000_001
+    assert w.store.get_effect("pay:p1").error == w.last.error
