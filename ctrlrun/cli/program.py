@@ -90,7 +90,9 @@ def _of_store(error: Exception) -> str:
 
 
 def _failed(message: str, code: int) -> int:
-    note("Error: " + inert(message))
+    from ctrlrun.state.masking import scrubbed  # the list of commands alone does not pay for it
+
+    note("Error: " + inert(scrubbed(message)))
     return code
 
 

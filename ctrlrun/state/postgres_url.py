@@ -10,7 +10,7 @@ import re
 from urllib.parse import unquote
 
 from ctrlrun.errors import InvalidArgument
-from ctrlrun.state.masking import masked
+from ctrlrun.state.masking import masked, unclear
 
 SCHEMES = ("postgres://", "postgresql://")
 DEFAULT_SCHEMA = "public"
@@ -22,10 +22,14 @@ _PARAMETER = re.compile(r"(?<=[?&])ctrlrun_schema=([^&]*)(?:&|$)")
 def place_of(url: object, schema: object = None) -> tuple[str, str]:
     """The connection string for the driver, and the schema: `schema`, else the URL's, else `public`.
 
-    Raises InvalidArgument for no connection string, a name that is none, and two that differ.
+    Raises InvalidArgument for no connection string, a name that is none, two that differ,
+    and a string whose password cannot be told from the rest.
     """
     if not isinstance(url, str) or not url.strip():
         raise InvalidArgument("a Postgres store needs a connection string, not an empty one")
+    advice = unclear(url)
+    if advice is not None:
+        raise InvalidArgument(f"{masked(url)!r} cannot be read: {advice}")
     stated = None if schema is None else _checked(schema)
     bare, named = _taken_off(url) if url.startswith(SCHEMES) else (url, None)
     if stated is not None and named is not None and stated != named:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ctrlrun.errors import InvalidArgument, StoreNotFound
 from ctrlrun.state import schema
+from ctrlrun.state.masking import masked
 from ctrlrun.state.schema import Found
 from ctrlrun.state.sqlite_files import Identity
 from ctrlrun.state.sqlite_session import (
@@ -49,6 +50,11 @@ def check_path(path: str | os.PathLike[str]) -> Path:
         raise InvalidArgument(
             f"{text!r} is a database in memory, which other processes cannot see; use "
             "InMemoryStateStore, or set CTRLRUN_STATE to a file"
+        )
+    if "://" in text:
+        raise InvalidArgument(
+            f"{masked(text)!r} is a URL, and a store's path is that of a file; name other stores "
+            "by CTRLRUN_STORE_URL or --store-url"
         )
     if "\0" in text:
         raise InvalidArgument("a store's path must not hold a NUL character")

@@ -90,9 +90,17 @@ def test_a_blank_variable_is_named(
 
 
 def test_a_password_is_never_printed(scene: Scene) -> None:
-    for url in ("postgresql://bob:s3cret@host/db", "mysql://bob:s3cret@host/db?password=s3cret"):
-        ended = scene.ctrlrun("effects", "--store-url", url)
-        assert ended.code == 1 and "s3cret" not in ended.error
+    urls = (
+        "postgresql://bob:s3cret@host.invalid/db",
+        "mysql://bob:s3cret@host/db?password=s3cret",
+        "postgresql://bob:s3c@s3cret@host.invalid/db",
+        "postgresql://bob:s3c/s3cret@host.invalid/db?api_token=s3cret",
+        "postgresql://bob:s3c%s3cret@host.invalid/db",
+    )
+    for url in urls:
+        for arguments in (("effects", "--store-url", url), ("effects", "--json", url)):
+            ended = scene.ctrlrun(*arguments)
+            assert ended.code > 0 and "s3c" not in ended.err + ended.out, ended
 
 
 @pytest.mark.parametrize("arguments", READS + ANSWERS + MIGRATES, ids=" ".join)

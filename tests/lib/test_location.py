@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from ctrlrun.clock import utc_now
 from ctrlrun.errors import InvalidArgument, MissingDependency, StoreNotFound
 from ctrlrun.state import SQLiteReader, SQLiteStateStore, UnitStateStore, location
 from ctrlrun.state.location import locate, masked, migrate, open_reader, open_writer, state_path
+from ctrlrun.state.masking import scrubbed, without_passwords
+from ctrlrun.state.postgres_open import create_schema
+from ctrlrun.state.postgres_url import place_of
 from ctrlrun.state.schema import MIGRATION_IDS
 from ctrlrun.state.sqlite_schema import EXTENSIONS
 from tests.cases import walk
@@ -43,8 +47,11 @@ def test_the_first_that_is_given_is_meant(
     assert found.events_path == Path(expected).parent / "events.jsonl"
 
 
-def test_the_state_variable_is_a_path_and_never_a_url() -> None:
-    assert locate(None, {"CTRLRUN_STATE": "sqlite://x.db"}).path == Path("sqlite://x.db")
+@walk("url", ["sqlite://x.db", "postgresql://u:s3cret@h/d", "postgresql://u:s3c@s3cret@h/d"])
+def test_the_state_variable_is_a_path_and_never_a_url(url: str) -> None:
+    with pytest.raises(InvalidArgument, match="is a URL") as caught:
+        locate(None, {"CTRLRUN_STATE": url})
+    assert "s3c" not in str(caught.value)
 
 
 @walk(
@@ -102,11 +109,81 @@ def test_postgres_is_refused_without_its_driver(
         ("postgresql://u@h/d", "postgresql://u@h/d"),
         ("postgresql://h:5432/d?password=a%20b&x=1", "postgresql://h:5432/d?password=***&x=1"),
         ("postgresql://h/d?sslPassword=p", "postgresql://h/d?sslPassword=***"),
+        ("postgresql://h/d?api_token=t&x=1", "postgresql://h/d?api_token=***&x=1"),
+        ("postgresql://h/d?client%5Fsecret=t", "postgresql://h/d?client%5Fsecret=***"),
+        ("postgresql://h/d?options=-cmy.secret%3Dt", "postgresql://h/d?options=***"),
+        ("postgresql://u:p@h1:1,[::1]:2/d?host=a@b", "postgresql://u:***@h1:1,[::1]:2/d?host=a@b"),
+        ("postgresql://u:p%zz@h", "postgresql://u:***@h"),
+        ("mysql://u:p@h/d?password=p", "mysql://u:***@h/d?password=***"),
+        ("u:p@h/d", "u:***@h/d"),
+        ("postgresql:/u:p@h/d", "postgresql:/u:***@h/d"),
+        ("host=h password=p user=u", "host=h password=*** user=u"),
+        ("password='p \\' q' host=h", "password=*** host=h"),
+        ("password=p\\ q&r host=h", "password=*** host=h"),
+        ("Token = p host=h", "Token = *** host=h"),
+        ("password=p q=r host=h", "password=*** *** host=h"),
         ("sqlite:///a/b.db", "sqlite:///a/b.db"),
     ],
 )
 def test_passwords_are_masked(url: str, shown: str) -> None:
     assert masked(url) == shown
+
+
+@walk(
+    "url",
+    [
+        "postgresql://ada:s3c@s3cret@h/d",
+        "postgresql://ada:s3c/s3cret@h:5432/d",
+        "postgresql://ada:123/s3cret@h/d",
+        "postgresql://ada:s3c?s3cret@h/d",
+        "postgresql://ada:s3c#s3cret@h/d",
+        "postgresql://ada:s3c@h/s3cret@h/d?application_name=x@y",
+        "postgresql://ada:s3cret/d",
+        "postgresql://a/da:s3cret@h/d",
+        "host=h password=s3c s3cret",
+        "host=h password='s3c' s3cret' user=u",
+        "host=h pass word=s3cret",
+    ],
+)
+def test_a_password_that_the_driver_would_cut_is_refused_before_it_and_told_nowhere(
+    url: str,
+) -> None:
+    """The driver would take the rest of it for a host, and name that in its errors."""
+    for call in (lambda: place_of(url), lambda: locate(url, {}), lambda: create_schema(url, "x")):
+        with pytest.raises(InvalidArgument) as caught:
+            call()
+        assert "s3c" not in str(caught.value)
+    with pytest.raises(InvalidArgument, match=r"%40|single quotes"):
+        place_of(url)
+    assert "s3c" not in without_passwords(f'no host "s3cret@h" in {url}', url)
+
+
+@walk(
+    ("url", "said"),
+    [
+        ("postgresql://u:p%zz@h", 'invalid percent-encoded token: "p%zz"'),
+        ("postgresql://u:s3%40cret@h", 'password "s3@cret" is wrong'),
+        ("postgresql://h/d?sslpassword=s3cret", "sslpassword=s3cret"),
+        ("postgresql://h/d?x_token=s3cret", "could not use s3cret"),
+        ("password='s3\\'cret' host=h", "password s3'cret"),
+        ("password=s3 cret=1 host=h", 'invalid connection option "cret"'),
+    ],
+)
+def test_what_the_driver_quotes_is_masked(url: str, said: str) -> None:
+    assert not {"s3", "cret", "p%zz"} & set(re.split(r"\W+", without_passwords(said, url)))
+
+
+@walk(
+    ("text", "shown"),
+    [
+        ("argument (postgresql://u:p@w/x@h/d)", "argument (postgresql://u:***@h/d)"),
+        ("no database at '/x/postgresql:/u:p@h/d'", "no database at '/x/postgresql:/u:***@h/d'"),
+        ("arguments (host=h password=p)", "arguments (host=h password=***)"),
+        ("no effect reset_token=5", "no effect reset_token=5"),
+    ],
+)
+def test_messages_that_quote_a_connection_string_are_scrubbed(text: str, shown: str) -> None:
+    assert scrubbed(text) == shown
 
 
 @walk(

@@ -168,7 +168,9 @@ def test_nobody_answers_and_the_password_is_not_said() -> None:
         open_reader(locate(url, {}), clock=utc_now)
 
 
-@pytest.mark.parametrize("url", ["host=x pass word=s3cret", "postgresql://a:s3cret@h/d?nonsense=1"])
+@pytest.mark.parametrize(
+    "url", ["host=x password=s3 cret=s3cret", "postgresql://a:s3cret@h/d?nonsense=1"]
+)
 def test_a_string_that_cannot_be_read_keeps_its_password(url: str) -> None:
     with pytest.raises(psycopg.Error) as caught:
         PostgresStateStore(url)
