@@ -252,11 +252,12 @@ class _Document:
 
     def _scalar(self, event: yaml.ScalarEvent, *, is_key: bool) -> Any:
         text: str = event.value
-        is_plain = event.tag is None and event.implicit[0]
-        if is_plain and not is_key and text in self._plain:
+        # One of `_LETTERS` is a text as a key, and refused as a value.
+        is_plain = event.tag is None and event.implicit[0] and text not in _LETTERS
+        if is_plain and text in self._plain:
             return self._plain[text]
         value = self._read_scalar(event, is_key=is_key)
-        if is_plain and not is_key:
+        if is_plain:
             self._plain[text] = value
         return value
 

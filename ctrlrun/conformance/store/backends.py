@@ -18,7 +18,7 @@ from ctrlrun.conformance.store.checking import type_of
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.postgres import PostgresStateStore
 from ctrlrun.state import InMemoryStateStore, SQLiteStateStore, StateStore
-from ctrlrun.state.location import locate
+from ctrlrun.state.location import locate, masked
 from ctrlrun.state.postgres_url import SCHEMES, with_schema
 
 _SQLITE = "sqlite://"
@@ -235,4 +235,4 @@ def _function(opener: object) -> Callable[[str], StateStore]:
 
 
 def _scheme(url: str) -> str:
-    return url.partition("://")[0] if "://" in url else url[:20]
+    return url.partition("://")[0] if "://" in url else masked(url)[:20]
