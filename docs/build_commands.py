@@ -58,8 +58,14 @@ milliseconds. Text that somebody else wrote is shown as [hostile-text.md](hostil
 | `delegations` | `<delegation_id>  <parent_id>  depth <n>  <the grant's agent or ->  <expires_at or ->`, then, where it applies, `  revoked by <who or ->`, or of one that was not `  beneath revoked <the nearest above that was>` |
 | `events` | `<event_id>  <ts>  <type>  <action_id or ->  <effect_key or ->  <key=value ...>` |
 
-**JSON.** `--json` prints one compact document a line (`inspect`: one indented document), in UTF-8,
-untouched. With nothing to show standard output stays empty.
+**JSON.** `--json` prints one compact document a line (`inspect`: one indented document), in UTF-8;
+characters that a terminal obeys or hides are `\\u` escapes, which a JSON parser reads back. With nothing
+to show standard output stays empty.
+
+**Files.** What commands make is its owner's alone, 0600 and folders 0700, whatever the umask: change the
+mode of `ctrlrun.yaml` where an agent of another user has to read it. `init` and `demo` refuse a
+symbolic link in the place of `.ctrlrun` or of what they write there, and a policy that is no regular
+file is refused at once.
 """
 
 

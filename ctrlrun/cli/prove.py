@@ -20,7 +20,7 @@ _FOLDER = ".ctrlrun"
 def init() -> None:
     """Write a starter policy, ctrlrun.yaml, and make the folder .ctrlrun for the store.
 
-    Nothing that exists is touched.
+    Nothing that exists is touched. Both are yours alone, whatever the umask.
     """
     here = Path.cwd()
     policy, folder = here / _POLICY, here / _FOLDER
