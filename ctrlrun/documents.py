@@ -65,8 +65,10 @@ def read_document(text: str, *, source: str) -> dict[Any, Any]:
     return value
 
 
-def read_file(path: str | os.PathLike[str]) -> tuple[str, str]:
+def read_file(path: str | os.PathLike[str], *, may_wait: bool = False) -> tuple[str, str]:
     """The text of a document's file, and its absolute path, which is the source of its messages.
+
+    With `may_wait` it may be a pipe, such as `/dev/stdin`, whose end is waited for.
 
     Raises PolicyError, one line with the path, for a file that is missing, unreadable, a directory,
     no regular file or not UTF-8; InvalidArgument for what is no path.
@@ -76,7 +78,8 @@ def read_file(path: str | os.PathLike[str]) -> tuple[str, str]:
     except TypeError:
         raise InvalidArgument(f"a document's path must be a str or a path, not {path!r}") from None
     try:
-        return read_regular(file).decode("utf-8"), str(file)
+        content = file.read_bytes() if may_wait else read_regular(file)
+        return content.decode("utf-8"), str(file)
     except UnicodeDecodeError as error:
         raise PolicyError(f"{file}: is not UTF-8: {error.reason} at byte {error.start}") from None
     except (OSError, ValueError) as error:

@@ -104,7 +104,7 @@ def delegate(
     desk = Desk(locate(store_url, os.environ), recorded_by or "cli:local")
     store = _writer(desk.location, makes=_is_default(store_url))
     try:
-        document, source = read_file(grant_file)
+        document, source = read_file(grant_file, may_wait=True)
         grant = grant_from_yaml(document, source=source)
         if store is None:
             store = SQLiteStateStore(state_path())

@@ -91,12 +91,20 @@ class Field(Input, inherit_bindings=False):
         self.delete(start, end if start != end else _sign_end(self.value, end))
 
     def _put(self, text: str) -> None:
-        """Text at the cursor, or in place of what is selected, made visible."""
+        """Text at the cursor, or in place of what is selected, made visible.
+
+        A letter and its accent become one character, as keyboards of other systems send it.
+        """
         start, end = sorted(self.selection)
-        before = self.value[_sign_start(self.value, start) : start]
+        sign = _sign_start(self.value, start)
+        before = self.value[sign:start]
         said = services(self).glyphs.said
-        shown = said(before + text)
-        shown = shown[len(before) :] if shown.startswith(before) else said(text)
+        joined = unicodedata.normalize("NFC", before + text)
+        if not joined.startswith(before):
+            self.replace(str(said(joined)), sign, end)
+            return
+        shown = said(joined)
+        shown = shown[len(before) :] if shown.startswith(before) else said(joined[len(before) :])
         self.replace(str(shown), start, end)
 
     def on_focus(self) -> None:
