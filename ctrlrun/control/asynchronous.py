@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from datetime import timedelta
@@ -41,10 +40,11 @@ from ctrlrun.control.workers import (
     running_loop,
 )
 from ctrlrun.effect import EffectState
+from ctrlrun.logs import get_logger
 from ctrlrun.providers.local import LocalApprovalProvider, answer_in
 from ctrlrun.receipt import Receipt
 
-log = logging.getLogger("ctrlrun.control")
+log = get_logger("ctrlrun.control")
 
 AsyncExecutor = Callable[[], Awaitable[object]]
 

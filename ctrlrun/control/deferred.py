@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 import inspect
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 
 from ctrlrun.errors import InvalidArgument
+from ctrlrun.logs import get_logger
 
-log = logging.getLogger("ctrlrun.control")
+log = get_logger("ctrlrun.control")
 
 COROUTINE = "a coroutine"
 GENERATOR = "a generator"
