@@ -131,7 +131,16 @@ def _line(event: yaml.Event) -> int:
 
 def _load(text: str) -> Any:
     _check_characters(text)
-    loader = _LOADER(text)
+    try:
+        return _parse(text, _LOADER)
+    except yaml.YAMLError:
+        # libyaml refuses a few texts that PyYAML's own parser takes, `{data:}` for one. A policy
+        # must not load on one machine and fail on the next.
+        return _parse(text, yaml.SafeLoader)
+
+
+def _parse(text: str, loader_class: Any) -> Any:
+    loader = loader_class(text)
     try:
         return _Document(loader).value()
     finally:
