@@ -7,9 +7,8 @@ attempt that did not get its key never touches the key's record.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 
-from ctrlrun.approval import ApprovalStatus
+from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.conditions import Decision
 from ctrlrun.control.call import Call, Settings, Start
 from ctrlrun.control.journal import Ledger
@@ -51,7 +50,7 @@ def _presented(settings: Settings, call: Call, evaluation: Evaluation, ledger: L
     approver = None
     if record is not None:
         approver = record.approver
-        reason = _unusable(record.action_hash, record.status, record.expires_at, call, settings)
+        reason = _unusable(record, call, settings)
         if not reason:
             return Start(evaluation, None, call.presented, approver)
     if reason == ApprovalStatus.DENIED:
@@ -62,15 +61,12 @@ def _presented(settings: Settings, call: Call, evaluation: Evaluation, ledger: L
     return Start(evaluation, None, approver=approver, blocked=blocked, unusable=call.presented)
 
 
-def _unusable(
-    action_hash: str, status: ApprovalStatus, expires_at: datetime, call: Call, settings: Settings
-) -> str:
+def _unusable(record: ApprovalRecord, call: Call, settings: Settings) -> str:
     """Why enforcing would refuse this approval; empty when it would take it."""
-    if action_hash != call.action.action_hash:
+    if record.action_hash != call.action.action_hash:
         return "mismatch"
-    if status is not ApprovalStatus.GRANTED:
-        return status.value
-    return ApprovalStatus.EXPIRED.value if settings.clock() > expires_at else ""
+    status = record.status_at(settings.clock())
+    return "" if status is ApprovalStatus.GRANTED else status.value
 
 
 def _reserve(

@@ -429,10 +429,10 @@ def consume(
         return Verdict(refusal=_mismatch(record, action_hash))
     if record.status is ApprovalStatus.DENIED:
         return Verdict(refusal=_denied(record))
+    if record.status is not record.status_at(now):  # a request nobody answered in time, too
+        return _expired(record)
     if record.status is not ApprovalStatus.GRANTED:
         return Verdict(refusal=_status_refusal(record))
-    if now > record.expires_at:
-        return _expired(record)
     return Verdict(replace(record, status=ApprovalStatus.CONSUMED, consumed_at=now))
 
 

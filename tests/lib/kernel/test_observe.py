@@ -10,7 +10,12 @@ from ctrlrun.effect import EffectState
 from ctrlrun.errors import NotExecuted, Suspended
 from ctrlrun.receipt import Receipt
 from tests.cases import walk
-from tests.lib.kernel.test_paths import presented_expired, presented_pending, raising
+from tests.lib.kernel.test_paths import (
+    presented_expired,
+    presented_pending,
+    presented_unanswered,
+    raising,
+)
 from tests.lib.kernel.world import START, World
 
 Make = Callable[..., World]
@@ -54,6 +59,13 @@ def denied_request(w: World) -> str:
         (1000, presented_pending, "PROP EVAL INV* RES START COM", "approval_mismatch", True),
         (1000, lambda w: "apr_no", "PROP EVAL INV* RES START COM", "approval_mismatch", True),
         (1000, presented_expired, "PROP EVAL EXP* INV* RES START COM", "approval_mismatch", True),
+        (
+            1000,
+            presented_unanswered,
+            "PROP EVAL EXP* INV* RES START COM",
+            "approval_mismatch",
+            True,
+        ),
         (100, lambda w: w.granted(100), "PROP EVAL RES START COM", None, False),
         (9000, lambda w: w.granted(9000), "PROP EVAL RES START COM", "rule[2]", False),
     ],

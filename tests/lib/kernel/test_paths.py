@@ -199,6 +199,18 @@ def presented_expired(w: World) -> str:
     return approval
 
 
+def presented_unanswered(w: World) -> str:
+    approval = presented_pending(w)
+    w.clock.pass_(minutes=5, microseconds=1)
+    return approval
+
+
+def presented_spent_long_ago(w: World) -> str:
+    approval = presented_consumed(w)
+    w.clock.pass_(minutes=16)
+    return approval
+
+
 @walk(
     ("present", "reason", "events", "approver"),
     [
@@ -207,6 +219,8 @@ def presented_expired(w: World) -> str:
         (presented_pending, "pending", "PROP EVAL INV*", None),
         (lambda w: "apr_nope", "unknown", "PROP EVAL INV*", None),
         (presented_expired, "expired", "PROP EVAL EXP* INV*", "cli:local"),
+        (presented_unanswered, "expired", "PROP EVAL EXP* INV*", None),
+        (presented_spent_long_ago, "consumed", "PROP EVAL INV*", "cli:local"),
     ],
 )
 def test_an_unusable_approval_blocks(
@@ -228,9 +242,12 @@ def test_an_unusable_approval_blocks(
     assert w.state() is None
 
 
-def test_an_expired_approval_is_expired_every_time(world: Make) -> None:
+@walk(("present",), [(presented_expired,), (presented_unanswered,)])
+def test_an_expired_approval_is_expired_every_time(
+    world: Make, present: Callable[[World], str]
+) -> None:
     w = world()
-    presented = presented_expired(w)
+    presented = present(w)
     for _ in range(2):
         before = len(w.store.events())
         error = w.caught(1000, presented=presented)

@@ -254,9 +254,9 @@ class Model:
             return "mismatch"
         if asked.status == "denied":
             return "approval_denied"
-        if asked.status != "granted":
-            return asked.status
-        return "expired" if self._expired(asked) else "ok"
+        if asked.status in ("pending", "granted") and self._expired(asked):
+            return "expired"
+        return "ok" if asked.status == "granted" else asked.status
 
     def _spend(self, approval_id: str) -> None:
         asked = self.approvals[approval_id]

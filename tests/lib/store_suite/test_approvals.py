@@ -37,8 +37,8 @@ TABLE = """
 call         none     pending  lapsed    granted   granted-lapsed  denied   consumed  expired
 grant        unknown  GRANTED  expired+  granted   granted         denied   consumed  expired
 deny         unknown  DENIED   expired+  granted   granted         denied   consumed  expired
-consume      unknown  pending  pending   CONSUMED  expired+        denied!  consumed  expired
-consume-it   unknown  pending  pending   CONSUMED  expired+        denied!  consumed  expired
+consume      unknown  pending  expired+  CONSUMED  expired+        denied!  consumed  expired
+consume-it   unknown  pending  expired+  CONSUMED  expired+        denied!  consumed  expired
 misuse       unknown  mismatch mismatch  mismatch  mismatch        mismatch mismatch  mismatch
 misuse-it    unknown  mismatch mismatch  mismatch  mismatch        mismatch mismatch  mismatch
 no-hash      IA       IA       IA        IA        IA              IA       IA        IA

@@ -148,8 +148,9 @@ def _only_a_grant_is_spent(store: StateStore) -> None:
 def expiry(bench: Bench) -> None:
     clock = MovableClock()
     store = bench.open_with(clock)
-    for name in ("apr_last", "apr_late", "apr_unanswered"):
+    for name in ("apr_last", "apr_late", "apr_unanswered", "apr_presented", "apr_no"):
         store.put_approval_request(sample_request(name, clock(), HOUR))
+    store.deny_approval("apr_no", APPROVER)
     for name in ("apr_last", "apr_late"):
         store.grant_approval(name, APPROVER)
     clock.advance(HOUR)
@@ -158,11 +159,14 @@ def expiry(bench: Bench) -> None:
     clock.advance(SECOND)
     for call, name in (
         (partial(store.consume_approval, "apr_late", _HASH), "apr_late"),
+        (partial(store.consume_approval, "apr_presented", _HASH), "apr_presented"),
         (partial(store.grant_approval, "apr_unanswered", APPROVER), "apr_unanswered"),
         (partial(store.deny_approval, "apr_unanswered", APPROVER), "apr_unanswered"),
     ):
         refused(f"using {name} after it expired", call, ApprovalMismatch, reason="expired")
         _status_is(store, ApprovalStatus.EXPIRED, name)
+    denied = partial(store.consume_approval, "apr_no", _HASH)
+    refused("using apr_no after its time", denied, ActionDenied, reason="approval_denied")
 
 
 def atomic_with_reservation(bench: Bench) -> None:
