@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LEASE = timedelta(minutes=5)
 LEASE_EXPIRED = "lease expired before an outcome was recorded"
+PROCESS_GONE = "process gone before an outcome was recorded"
 
 ReconcileOutcome = Literal["committed", "not_executed", "unknown"]
 """What a reconcile hook answers about an effect whose outcome nobody knows."""

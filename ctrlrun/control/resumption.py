@@ -61,13 +61,14 @@ def take(settings: Settings, continuation: str | bytes) -> tuple[Call, Start]:
         held = ledger.store.take_continuation(token)
         check_environment(settings, held.action)
         origin = _origin(ledger.store, held)
-        note_holder(ledger.store, _reservation(held), ledger.now())
 
         def tell(kind: EventType, facts: Mapping[str, Any]) -> None:
             action_id, now = held.action.action_id, settings.clock()
             ledger.append(Event(kind, action_id, now, facts, held.effect_key, origin.approval_id))
 
         tell(EventType.EXECUTION_RESUMED, {"round": held.rounds})
+        # Behind the event: a holder that was seen before it is not who resumed.
+        note_holder(ledger.store, _reservation(held), ledger.now())
         judgement = weigh(settings, held.action)
         if judgement.grants is not None:
             tell(*grants_event(judgement.grants))

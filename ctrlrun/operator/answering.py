@@ -39,12 +39,12 @@ class Texts:
 
 
 def write_answer(
-    store: StateStore, sinks: Sequence[EventSink], work: Callable[[], tuple[T, Event | None]]
+    store: StateStore, sinks: Sequence[EventSink], work: Callable[[], tuple[T, tuple[Event, ...]]]
 ) -> T:
-    """Run `work` as one durable unit (or as single calls), then tell the sinks of its event."""
+    """Run `work` as one durable unit (or as single calls), then tell the sinks of its events."""
     unit = getattr(store, "unit", None)
     result: T
-    result, event = work() if unit is None else unit(work, durable=True)
-    if event is not None:
+    result, events = work() if unit is None else unit(work, durable=True)
+    for event in events:
         tell(sinks, event)
     return result

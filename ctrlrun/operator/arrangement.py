@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from ctrlrun.clock import parse_timestamp
-from ctrlrun.effect import LEASE_EXPIRED, EffectRecord, EffectState
+from ctrlrun.effect import LEASE_EXPIRED, PROCESS_GONE, EffectRecord, EffectState
 from ctrlrun.operator.wording import to_millisecond
 from ctrlrun.receipt import Event, EventType, Receipt
 
@@ -132,9 +132,9 @@ def _with_lapses(
     lines: list[Entry], events: Sequence[Event], record: EffectRecord | None, now: datetime
 ) -> list[Entry]:
     """Put in the points at which an attempt's lease ran out before anything was heard of it."""
-    for start, end in _lapses(events, record, now):
+    for start, end, detail in _lapses(events, record, now):
         at = max(end, start.ts)
-        entry = Entry(EntryKind.LOST, at, detail=LEASE_EXPIRED)
+        entry = Entry(EntryKind.LOST, at, detail=detail)
         begun = next(place for place, line in enumerate(lines) if line.event is start)
         later = (place for place in range(begun + 1, len(lines)) if lines[place].at > at)
         lines.insert(next(later, len(lines)), entry)
@@ -143,8 +143,8 @@ def _with_lapses(
 
 def _lapses(
     events: Sequence[Event], record: EffectRecord | None, now: datetime
-) -> Iterator[tuple[Event, datetime]]:
-    """Each start that was found without an outcome, and when its lease had ended."""
+) -> Iterator[tuple[Event, datetime, str]]:
+    """Each start that was found without an outcome, when that was at the latest, and why."""
     leases: dict[str | None, datetime] = {}
     running: dict[str | None, Event] = {}
     for event in events:
@@ -156,12 +156,15 @@ def _lapses(
             running.pop(event.action_id, None)
         elif _finds_a_lapse(event):
             for action_id, start in running.items():
-                yield start, min(leases.get(action_id, event.ts), event.ts)
+                end = leases.get(action_id, event.ts)
+                # A person answers before the lease ends where the process is gone.
+                gone = "by" in event.data and event.ts < end
+                yield start, min(end, event.ts), PROCESS_GONE if gone else LEASE_EXPIRED
             running.clear()
     for action_id, start in running.items():
         end = _standing_end(record, action_id, now)
         if end is not None:
-            yield start, min(leases.get(action_id, end), end)
+            yield start, min(leases.get(action_id, end), end), LEASE_EXPIRED
 
 
 def _finds_a_lapse(event: Event) -> bool:

@@ -61,16 +61,17 @@ def delegate(
     _check_wiring(parent_id, by, via)
     said = _said(Texts(note, source, reason), recorded_by)
 
-    def work() -> tuple[Delegation | _Rejected, Event]:
+    def work() -> tuple[Delegation | _Rejected, tuple[Event, ...]]:
         now = clock()
         try:
             planned = authority.plan_delegation(parent_id, grant, by=by, store=store, now=now)
         except (AuthorityEscalation, IdentityError) as refusal:
             facts = said | _rejection(parent_id, refusal)
-            return _Rejected(refusal), _append(store, EventType.DELEGATION_REJECTED, facts, now)
+            return _Rejected(refusal), (_append(store, EventType.DELEGATION_REJECTED, facts, now),)
         made = replace(planned, created_via=via)
         store.put_delegation(made.to_record())
-        return made, _append(store, EventType.DELEGATION_CREATED, _creation(made) | said, now)
+        facts = _creation(made) | said
+        return made, (_append(store, EventType.DELEGATION_CREATED, facts, now),)
 
     result = write_answer(store, sinks, work)
     if isinstance(result, _Rejected):
@@ -121,15 +122,15 @@ def revoke(
         raise InvalidArgument(f"delegation_id must be a str, not {delegation_id!r}")
     said = Texts(note, source, reason, via).data()
 
-    def work() -> tuple[RevokeOutcome, Event | None]:
+    def work() -> tuple[RevokeOutcome, tuple[Event, ...]]:
         now = clock()
         if seen_beneath is not None:
             _check_seen(store, delegation_id, seen_beneath)
         if not store.revoke_delegation(delegation_id, by=by, at=now):
-            return _before(store, delegation_id), None
+            return _before(store, delegation_id), ()
         facts = {"delegation_id": delegation_id, "revoked_by": by} | said
         event = _append(store, EventType.DELEGATION_REVOKED, facts, now)
-        return RevokeOutcome(delegation_id, now, by, repeated=False), event
+        return RevokeOutcome(delegation_id, now, by, repeated=False), (event,)
 
     outcome = write_answer(store, sinks, work)
     if outcome.repeated:

@@ -284,7 +284,12 @@ def _refusals(newest: Sequence[Event], record: EffectRecord) -> Refusals:
         if event.type == EventType.EFFECT_RESERVED and event.action_id == record.action_id
     ]
     since = newest[reserved[-1] :] if reserved else newest
-    refused = [event.ts for event in since if event.type == EventType.EFFECT_RESERVATION_REFUSED]
+    refused = [
+        event.ts
+        for event in since
+        # With `by` nobody tried: a person who resolved it found it without an outcome.
+        if event.type == EventType.EFFECT_RESERVATION_REFUSED and "by" not in event.data
+    ]
     more = not reserved and len(newest) >= _LOOK_BACK
     return Refusals(len(refused), more, refused[-1] if refused else None)
 

@@ -12,7 +12,14 @@ from enum import StrEnum
 from typing import Any, cast
 
 from ctrlrun.clock import iso_timestamp
-from ctrlrun.effect import EffectRecord, EffectState, Holder
+from ctrlrun.effect import (
+    HELD_STATES,
+    LEASE_EXPIRED,
+    PROCESS_GONE,
+    EffectRecord,
+    EffectState,
+    Holder,
+)
 from ctrlrun.errors import DamagedRow
 from ctrlrun.operator.wording import ago_text, clock_text
 from ctrlrun.process import Life, Process, look, this_process
@@ -75,15 +82,45 @@ def holding(
     holder = _holder(reader, record)
     if holder is None:
         return None
-    ending = _ending(reader, record)
+    ending, since = _run(reader, record)
     who = f"{holder.host} pid {holder.pid}"
     if ending is EventType.EXECUTION_SUSPENDED:
         standing, told = HolderStanding.SUSPENDED, "suspended: no process is at it"
     elif ending is not None:
         standing, told = HolderStanding.ENDED, "its attempt has ended"
+    elif since is not None and holder.seen_at < since:
+        # Whoever resumed the call, a program of the format alone, wrote down no holder.
+        return None
     else:
         standing, told = _look(holder, this_process() if here is None else here, now)
     return Holding(holder, standing, f"{who}, {told}", now)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why an attempt without an outcome can be answered: `error` is stored as the effect's.
+
+    `needs_note`: its lease still lives, so the person who answers says in a note why they may.
+    """
+
+    error: str
+    needs_note: bool
+
+
+def loss_of(record: EffectRecord, found: Holding | None, now: datetime) -> Loss | None:
+    """Why nobody will report the outcome of a held effect, or None while somebody still may.
+
+    Its lease has lapsed, or the process that holds it (`found`) is gone. A call that is suspended
+    waits for no process. The rules are in docs/answers.md.
+    """
+    if record.state not in HELD_STATES:
+        return None
+    if record.lease_is_lapsed(now):
+        return Loss(LEASE_EXPIRED, needs_note=False)
+    if found is None or found.standing is not HolderStanding.GONE:
+        return None
+    holder = found.holder
+    return Loss(f"{PROCESS_GONE} ({holder.host} pid {holder.pid})", needs_note=True)
 
 
 def may_act_text(found: Holding) -> str:
@@ -119,21 +156,26 @@ def _holder(reader: PagedReader, record: EffectRecord) -> Holder | None:
     return holder if holder is not None and holder.action_id == record.action_id else None
 
 
-def _ending(reader: PagedReader, record: EffectRecord) -> EventType | None:
-    """The event that ended the attempt, or None while it may still run.
+def _run(reader: PagedReader, record: EffectRecord) -> tuple[EventType | None, datetime | None]:
+    """The event that ended the attempt (None while it may still run), and when it was resumed.
 
     The record alone does not tell: a person may have answered for a process that is still at it.
     """
     if record.resolved_by is None and record.state in (EffectState.COMMITTED, EffectState.FAILED):
-        return EventType(f"EXECUTION_{record.state.name}")
+        return EventType(f"EXECUTION_{record.state.name}"), None
     types = _BEGINNINGS | _ENDINGS
     run = reader.events_page(
         limit=_RUNS, action_id=record.action_id, effect_key=record.effect_key, types=types
     ).items
-    begun = sum(event.type in _BEGINNINGS for event in run)
+    begun = [event for event in run if event.type in _BEGINNINGS]
     ended = [EventType(event.type) for event in run if event.type in _ENDINGS]
+    if run and run[-1].type == EventType.EXECUTION_SUSPENDED:
+        return EventType.EXECUTION_SUSPENDED, None
     # Counted, as one action can be executed twice: the end of one run is not that of the other.
-    return ended[-1] if ended and len(ended) >= begun else None
+    if ended and len(ended) >= len(begun):
+        return ended[-1], None
+    resumed = begun and begun[-1].type == EventType.EXECUTION_RESUMED
+    return None, begun[-1].ts if resumed else None
 
 
 def _look(holder: Holder, here: Process, now: datetime) -> tuple[HolderStanding, str]:

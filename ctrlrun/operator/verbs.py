@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from ctrlrun.approval import Approval, ApprovalRecord, ApprovalStatus, check_answerer
-from ctrlrun.clock import Clock, utc_now
-from ctrlrun.effect import EffectRecord, EffectState
-from ctrlrun.errors import ApprovalMismatch, InvalidArgument
+from ctrlrun.clock import Clock, iso_timestamp, utc_now
+from ctrlrun.effect import HELD_STATES, EffectRecord, EffectState
+from ctrlrun.errors import ApprovalMismatch, CTRLRunError, InvalidArgument
 from ctrlrun.operator.answering import Texts, write_answer
 from ctrlrun.operator.delegating import RevokeOutcome, delegate, revoke
+from ctrlrun.operator.holding import Loss, holding, loss_of
+from ctrlrun.operator.pages import paged
 from ctrlrun.receipt import Event, EventType
 from ctrlrun.sinks import EventSink
 from ctrlrun.state import StateStore
@@ -106,10 +108,13 @@ def resolve(
 ) -> EffectRecord:
     """Say what became of an AMBIGUOUS effect: `committed` (never again) or `failed` (may retry).
 
-    `attempt` and `action_id` are those that the person saw. Returns the record as it stands now.
+    An attempt whose lease has lapsed, or whose process is known to be gone, becomes AMBIGUOUS
+    first, in the same unit. `attempt` and `action_id` are those that the person saw. Returns the
+    record as it stands now. The rules are in docs/answers.md.
 
-    Raises InvalidArgument, and writes nothing, when there is no such effect, it is not AMBIGUOUS,
-    or another attempt stands there than the one that was seen (the message names it).
+    Raises InvalidArgument, and writes nothing, when there is no such effect, it is neither AMBIGUOUS
+    nor lost, its process is gone but its lease lives and there is no `note`, or another attempt
+    stands there than the one that was seen (the message names it).
     """
     answer = _Answer(store, sinks, clock, Texts(note, source, reason, via))
     return answer.resolve(effect_key, outcome, resolver, _Seen(attempt, action_id))
@@ -128,9 +133,9 @@ def keep_unknown(
     source: str | None = None,
     via: str | None = None,
 ) -> Event:
-    """Record that a person looked at an AMBIGUOUS effect and it is still unknown.
+    """Record that a person looked at an AMBIGUOUS or lost effect and it is still unknown.
 
-    The effect stays as it is. Parameters and errors are those of `resolve`; returns the event.
+    The effect stays as it is, a lost one for the next attempt to find. Parameters and errors are those of `resolve`; returns the event.
     """
     answer = _Answer(store, sinks, clock, Texts(note, source, None, via))
     return answer.keep_unknown(effect_key, by, _Seen(attempt, action_id))
@@ -175,7 +180,7 @@ class _Answer:
     def grant(self, request_id: str, approver: str, seen_hash: str | None) -> Approval:
         check_answerer(approver, "approver")
 
-        def work() -> tuple[Approval | _Lapsed, Event]:
+        def work() -> tuple[Approval | _Lapsed, tuple[Event, ...]]:
             record = self._pending(request_id, seen_hash)
             _check_unaltered(record)
             try:
@@ -193,7 +198,7 @@ class _Answer:
     def deny(self, request_id: str, approver: str, seen_hash: str | None) -> None:
         check_answerer(approver, "approver")
 
-        def work() -> tuple[_Lapsed | None, Event]:
+        def work() -> tuple[_Lapsed | None, tuple[Event, ...]]:
             record = self._pending(request_id, seen_hash)
             try:
                 self._store.deny_approval(request_id, approver)
@@ -214,9 +219,12 @@ class _Answer:
         if state is None:
             raise InvalidArgument(f"an effect is resolved committed or failed, not {outcome!r}")
 
-        def work() -> tuple[EffectRecord, Event]:
-            seen.check(self._effect(effect_key))
-            record = _resolve(self._store, effect_key, state, resolver, seen)
+        def work() -> tuple[EffectRecord, tuple[Event, ...]]:
+            found = self._effect(effect_key)
+            seen.check(found)
+            lost = self._declare_lost(found, resolver) if found.state in HELD_STATES else ()
+            bound = _Seen(found.attempt, found.action_id)
+            record = _resolve(self._store, effect_key, state, resolver, bound)
             data = {"state": state.value, "resolver": resolver, "resolved_by": "human"}
             event = Event(
                 EventType.EFFECT_RESOLVED,
@@ -225,17 +233,57 @@ class _Answer:
                 data | self._said,
                 effect_key,
             )
-            return record, self._store.append_event(event)
+            return record, (*lost, self._store.append_event(event))
 
         return self._write(work)
+
+    def _declare_lost(self, record: EffectRecord, by: str) -> tuple[Event, ...]:
+        """Make a held effect AMBIGUOUS, with the event that the next attempt would leave."""
+        loss = self._loss(record)
+        if loss is None:
+            raise self._still_held(record)
+        if loss.needs_note and "note" not in self._said:
+            raise InvalidArgument(
+                f"{record.effect_key} was not resolved: its process is gone, but its lease lives "
+                f"until {_lease_end(record)}; say in a note how you know what became of it"
+            )
+        try:
+            self._store.mark_ambiguous(record.effect_key, record.action_id, loss.error)
+        except CTRLRunError as refusal:
+            raise InvalidArgument(
+                f"{record.effect_key} moved: {refusal}; nothing was written"
+            ) from None
+        # Looked at again behind the lock that the write took: it may have been suspended meanwhile.
+        if self._loss(record) != loss:
+            raise self._still_held(record)
+        event = Event(
+            EventType.EFFECT_RESERVATION_REFUSED,
+            record.action_id,
+            self._clock(),
+            {"reason": "ambiguous", "by": by},
+            record.effect_key,
+        )
+        return (self._store.append_event(event),)
+
+    def _loss(self, record: EffectRecord) -> Loss | None:
+        now = self._clock()
+        lapsed = record.lease_is_lapsed(now)
+        return loss_of(record, None if lapsed else holding(paged(self._store), record, now), now)
+
+    def _still_held(self, record: EffectRecord) -> InvalidArgument:
+        return InvalidArgument(
+            f"{record.effect_key} is {record.state}: attempt {record.attempt} of "
+            f"{record.action_id} holds it until {_lease_end(record)}; it can be resolved once it is "
+            "ambiguous, its lease has lapsed, or its process on this host is gone"
+        )
 
     def keep_unknown(self, effect_key: str, by: str, seen: _Seen) -> Event:
         check_answerer(by, "by")
 
-        def work() -> tuple[Event, Event]:
+        def work() -> tuple[Event, tuple[Event, ...]]:
             record = self._effect(effect_key)
             seen.check(record)
-            if record.state is not EffectState.AMBIGUOUS:
+            if record.state is not EffectState.AMBIGUOUS and self._loss(record) is None:
                 raise InvalidArgument(
                     f"{effect_key} is {record.state}, not ambiguous: there is nothing unknown to keep"
                 )
@@ -248,7 +296,7 @@ class _Answer:
                     effect_key,
                 )
             )
-            return event, event
+            return event, (event,)
 
         return self._write(work)
 
@@ -271,16 +319,20 @@ class _Answer:
             )
         return record
 
-    def _lapsed(self, record: ApprovalRecord, refusal: ApprovalMismatch) -> tuple[_Lapsed, Event]:
+    def _lapsed(
+        self, record: ApprovalRecord, refusal: ApprovalMismatch
+    ) -> tuple[_Lapsed, tuple[Event, ...]]:
         """Keep what the store kept: this answer found the request past its time."""
         if refusal.reason != "expired" or record.status is not ApprovalStatus.PENDING:
             raise refusal
         return _Lapsed(refusal), self._append_for(record, EventType.APPROVAL_EXPIRED, {})
 
-    def _append_for(self, record: ApprovalRecord, kind: EventType, data: dict[str, str]) -> Event:
+    def _append_for(
+        self, record: ApprovalRecord, kind: EventType, data: dict[str, str]
+    ) -> tuple[Event]:
         action_id = record.request.action.action_id
         event = Event(kind, action_id, self._clock(), data, approval_id=record.approval_id)
-        return self._store.append_event(event)
+        return (self._store.append_event(event),)
 
     def _effect(self, effect_key: str) -> EffectRecord:
         record = self._store.get_effect(effect_key)
@@ -290,7 +342,7 @@ class _Answer:
             )
         return record
 
-    def _write(self, work: Callable[[], tuple[T, Event]]) -> T:
+    def _write(self, work: Callable[[], tuple[T, tuple[Event, ...]]]) -> T:
         return write_answer(self._store, self._sinks, work)
 
 
@@ -316,6 +368,11 @@ def _resolve(
         effect_key, state, resolver, attempt=seen.attempt, action_id=seen.action_id
     )
     return record
+
+
+def _lease_end(record: EffectRecord) -> str:
+    assert record.lease_expires_at is not None  # it lives
+    return iso_timestamp(record.lease_expires_at)
 
 
 def _takes_seen(resolve_effect: Callable[..., Any]) -> bool:

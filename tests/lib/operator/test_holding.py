@@ -14,15 +14,24 @@ import pytest
 
 import ctrlrun
 from ctrlrun.effect import EffectState, Holder
-from ctrlrun.errors import AmbiguousEffect, NotExecuted, Suspended
+from ctrlrun.errors import (
+    AmbiguousEffect,
+    DuplicateEffect,
+    InvalidArgument,
+    NotExecuted,
+    Suspended,
+)
+from ctrlrun.operator import keep_unknown, resolve
 from ctrlrun.operator.facts import effect_facts
 from ctrlrun.operator.holding import HolderStanding, Holding, holder_document, holding
 from ctrlrun.operator.inspect import held_effect_document, inspection_for
 from ctrlrun.operator.pages import paged
+from ctrlrun.operator.verbs import Outcome
 from ctrlrun.process import Process, this_process
+from ctrlrun.receipt import Event, EventType
 from ctrlrun.state import InMemoryStateStore
 from tests.lib.kernel.world import SingleCalls
-from tests.lib.operator.helpers import Clock, Scene
+from tests.lib.operator.helpers import START_OF_SHIFT, Clock, Hears, Scene
 
 HERE = this_process()
 KEY = "refund:txn_1"
@@ -274,3 +283,164 @@ def test_documents_and_facts_tell_it(scene: Scene) -> None:
     )
     assert document["holder"]["seen_at"] == "2026-11-29T03:00:00.000Z"
     assert document["holder"]["standing"] == "alive"
+
+
+# --- an attempt that nobody will finish is answered ----------------------------------------------
+
+
+def crash(scene: Scene, *, begun: bool = True, suspended: bool = False) -> str:
+    """A call whose process died in the middle, its lease of five minutes alive; its action's id."""
+    action = scene.refund(100)
+    if suspended:
+        scene.call(action, suspends)
+    else:
+        if begun:
+            scene.die(action)
+        else:
+            scene.store.reserve_effect(KEY, action.action_id)
+        process = (HERE.host, HERE.pid, HERE.boot_id, "main", None)
+        scene.store.put_holder(Holder(KEY, action.action_id, 1, *process, scene.clock()))
+    put(scene, pid=dead_pid(), started_at="0.01")
+    return action.action_id
+
+
+@pytest.mark.parametrize("outcome", ["committed", "failed"])
+@pytest.mark.parametrize("begun", [True, False], ids=["executing", "reserved"])
+@pytest.mark.parametrize("lapsed", [True, False], ids=["lapsed", "gone"])
+def test_a_crashed_attempt_is_resolved(
+    scene: Scene, outcome: Outcome, begun: bool, lapsed: bool
+) -> None:
+    action_id = crash(scene, begun=begun)
+    scene.clock.tick(301 if lapsed else 1)
+    before = len(scene.store.events())
+    heard = Hears()
+    note = None if lapsed else "the provider never saw it"
+    record = resolve(
+        scene.store, KEY, outcome, "cli:me", clock=scene.clock, sinks=[heard], note=note
+    )
+    cause = "lease expired" if lapsed else "process gone"
+    assert (record.state, record.resolved_by) == (outcome, "cli:me")
+    assert f"resolved {outcome} by cli:me (was: {cause}" in str(record.error)
+    written = scene.store.events()[before:]
+    noted = {} if note is None else {"note": note}
+    assert [(event.type, event.action_id, dict(event.data)) for event in written] == [
+        ("EFFECT_RESERVATION_REFUSED", action_id, {"reason": "ambiguous", "by": "cli:me"}),
+        (
+            "EFFECT_RESOLVED",
+            action_id,
+            {"state": outcome, "resolver": "cli:me", "resolved_by": "human"} | noted,
+        ),
+    ]
+    assert heard.events == list(written)
+    facts = effect_facts(paged(scene.store), record, scene.clock())
+    assert facts.refusals.count == 0
+    (found,) = [entry for entry in facts.timeline.entries if entry.kind == "lost"] or [None]
+    assert found is None or str(found.detail).startswith(cause)
+    assert (found is not None) == begun
+    retried = scene.call(scene.refund(100))
+    assert isinstance(retried, Exception) == (outcome == "committed")
+
+
+def refusal_of(scene: Scene, **options: Any) -> str:
+    """What resolving as failed is refused with; nothing is written."""
+    before = (scene.store.get_effect(KEY), len(scene.store.events()))
+    with pytest.raises(InvalidArgument) as refused:
+        resolve(scene.store, KEY, "failed", "cli:me", clock=scene.clock, **options)
+    assert (scene.store.get_effect(KEY), len(scene.store.events())) == before
+    return str(refused.value)
+
+
+def test_while_the_lease_lives_a_gone_process_takes_a_note(scene: Scene) -> None:
+    crash(scene)
+    for note in (None, "", "  "):
+        assert "say in a note" in refusal_of(scene, note=note)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"host": "web-3", "seen_at": START_OF_SHIFT - timedelta(hours=1)},
+        {"boot_id": "before the reboot/1", "seen_at": START_OF_SHIFT - timedelta(hours=1)},
+    ],
+    ids=["alive", "other host", "other boot"],
+)
+def test_a_process_that_may_live_is_not_answered_for(scene: Scene, changes: Any) -> None:
+    def look() -> None:
+        if changes:
+            put(scene, pid=dead_pid(), **changes)
+        assert "holds it until 2026-11-29T03:05:00.000Z" in refusal_of(scene, note="I know")
+        with pytest.raises(InvalidArgument, match="nothing unknown"):
+            keep_unknown(scene.store, KEY, "cli:me", clock=scene.clock)
+
+    within(scene, look)
+
+
+def test_a_suspended_effect_is_never_gone(scene: Scene) -> None:
+    """Neither while it waits, nor once another process has resumed it."""
+    crash(scene, suspended=True)
+    assert "holds it until" in refusal_of(scene, note="I know")
+    seen: list[str] = []
+    scene.clock.tick(1)
+    scene.control.resume("tok", lambda: seen.append(refusal_of(scene, note="I know")))
+    assert "holds it until" in seen[0]
+
+
+def test_a_call_that_was_run_before_is_not_gone_while_it_is_suspended(scene: Scene) -> None:
+    action = scene.refund(100)
+    scene.die(action)
+    scene.clock.tick(301)
+    resolve(scene.store, KEY, "failed", "cli:me", clock=scene.clock)
+    scene.call(action, suspends)
+    put(scene, pid=dead_pid(), started_at="0.01")
+    assert "holds it until" in refusal_of(scene, note="I know")
+
+
+def test_a_resume_that_wrote_no_holder_down_is_not_gone(scene: Scene) -> None:
+    """A program of the format alone resumed the call: the row is that of the process before."""
+    crash(scene, suspended=True)
+    scene.clock.tick(1)
+    scene.store.take_continuation("tok")
+    resumed = Event(
+        EventType.EXECUTION_RESUMED,
+        scene.store.get_effect(KEY).action_id,
+        scene.clock(),
+        {"round": 1},
+        KEY,
+    )
+    scene.store.append_event(resumed)
+    assert told(scene) is None
+    assert "holds it until" in refusal_of(scene, note="I know")
+
+
+def test_an_attempt_that_ends_meanwhile_stands(scene: Scene) -> None:
+    """Bound to the attempt that was seen, and refused behind the holder's own word."""
+    action_id = crash(scene)
+    scene.clock.tick(301)
+    seen = {"attempt": 1, "action_id": action_id}
+
+    class EndsMeanwhile:
+        def __init__(self, store: Any) -> None:
+            self._store = store
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._store, name)
+
+        def mark_ambiguous(self, *_: Any) -> None:
+            raise DuplicateEffect("committed by its holder", state="committed")
+
+    before = len(scene.store.events())
+    with pytest.raises(InvalidArgument, match="committed by its holder; nothing was written"):
+        store: Any = EndsMeanwhile(scene.store)
+        resolve(store, KEY, "failed", "cli:me", clock=scene.clock, **seen)
+    assert len(scene.store.events()) == before
+    scene.store.commit_effect(KEY, action_id, None)
+    assert "is committed" in refusal_of(scene, **seen)
+
+
+def test_a_lapsed_effect_may_stay_unknown(scene: Scene) -> None:
+    crash(scene)
+    scene.clock.tick(301)
+    before = scene.store.get_effect(KEY)
+    event = keep_unknown(scene.store, KEY, "cli:me", clock=scene.clock, note="asked the provider")
+    assert (event.data["outcome"], scene.store.get_effect(KEY)) == ("unknown", before)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime
 from typing import Any
 
+from ctrlrun.effect import PROCESS_GONE
 from ctrlrun.operator import Entry, EntryKind
 from ctrlrun.operator.wording import clock_text, short_id, silence_text
 from ctrlrun.receipt import Event, EventType, Receipt
@@ -177,7 +178,8 @@ def _entry_text(entry: Entry, glyphs: Glyphs, *, whole: bool) -> str:
 def lost_text(entry: Entry, glyphs: Glyphs, *, whole: bool = False) -> str:
     """The point from which nobody knows what happened."""
     if entry.event is None:
-        return "the lease ran out and nothing was heard"
+        why = "its process was gone" if entry.detail == PROCESS_GONE else "the lease ran out"
+        return f"{why} and nothing was heard"
     return f"reply lost{_Said(entry.event.data, glyphs, whole=whole).after(': ', 'error')}"
 
 
@@ -235,7 +237,9 @@ class _Said:
 
 
 def _refused(said: _Said) -> str:
-    state = said.state("state")
+    state, by = said.state("state"), said["by"]
+    if by:
+        return f"{by} found it without an outcome"
     return f"refused: {said.state('reason')}{', ' + state if state else ''}"
 
 
