@@ -16,22 +16,26 @@ from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.cli.lines import action_lines, label
 from ctrlrun.cli.options import answer_options, answering_desk, text
 from ctrlrun.cli.output import Output, after_the_fact, note, on_terminal
+from ctrlrun.cli.story import license_text, story_lines
 from ctrlrun.clock import iso_timestamp
-from ctrlrun.effect import EffectState
-from ctrlrun.errors import InvalidArgument
-from ctrlrun.operator import Desk, may_act_text
-from ctrlrun.operator.holding import holding
+from ctrlrun.effect import EffectRecord, EffectState
+from ctrlrun.operator import Desk, effect_facts
+from ctrlrun.operator.holding import loss_of
+from ctrlrun.operator.seen import action_of_request
 from ctrlrun.operator.verbs import Outcome
 from ctrlrun.operator.wording import left_text
 from ctrlrun.state.location import open_writer
 
 request_argument = click.argument("request_id", callback=text)
+yes_option = click.option(
+    "--yes", is_flag=True, help="Do not ask; without a terminal nothing is asked anyway."
+)
 
 
 @click.command(short_help="Grant a request: that action, once.")
 @request_argument
 @answer_options
-@click.option("--yes", is_flag=True, help="Do not ask; without a terminal nothing is asked anyway.")
+@yes_option
 def approve(
     request_id: str, as_name: str | None, note: str | None, store_url: str | None, yes: bool
 ) -> None:
@@ -45,8 +49,9 @@ def approve(
     asks = not yes and on_terminal()
     if record is not None and asks and _is_open(record, desk.clock()):
         _show(out, record, desk.clock())
-        if not _agreed(out, desk.who):
-            _not_granted()
+        who = out.shown(desk.who)
+        if not _agreed(out, f"It runs once, exactly as above. Grant it as {who}?"):
+            _not_written("not granted")
     approval = desk.approve(request_id, action_hash=_hash(record), note=note)
     granted = f"granted {out.shown(approval.approval_id)}"
     with after_the_fact(granted):
@@ -71,10 +76,10 @@ def deny(request_id: str, as_name: str | None, note: str | None, store_url: str 
         _say_action(out, record)
 
 
-@click.command(short_help="Say what became of an AMBIGUOUS effect.")
+@click.command(short_help="Say what became of an effect whose outcome nobody knows.")
 @click.argument("effect_key", callback=text)
 @click.option("--committed", is_flag=True, help="It happened: a retry stays refused.")
-@click.option("--failed", is_flag=True, help="It did not happen: a retry may run.")
+@click.option("--failed", is_flag=True, help="It did not happen: a retry may run. Needs --note.")
 @click.option(
     "--attempt",
     type=click.IntRange(min=1),
@@ -82,6 +87,7 @@ def deny(request_id: str, as_name: str | None, note: str | None, store_url: str 
     help="Only if attempt N is still the one that stands there.",
 )
 @answer_options
+@yes_option
 def resolve(
     effect_key: str,
     committed: bool,
@@ -90,21 +96,38 @@ def resolve(
     as_name: str | None,
     note: str | None,
     store_url: str | None,
+    yes: bool,
 ) -> None:
     """Say what became of EFFECT_KEY, whose outcome nobody knows: --committed or --failed.
 
-    Look at the remote first. If you say --failed and it did happen, it happens twice. While the
-    process that holds the effect is known to live, --failed needs a --note that says why it will not
-    act.
+    Look at the remote first. If you say --failed and it did happen, it happens twice: it needs a
+    --note that says how you know. On a terminal the effect's history is shown first, and you are
+    asked.
+
+    Answers an AMBIGUOUS effect, and an attempt that left no outcome: its lease has lapsed, or its
+    process is gone from this host. While that lease still lives, --committed needs a --note too.
     """
     if committed == failed:
         raise click.UsageError("say exactly one of --committed and --failed")
     outcome: Outcome = "committed" if committed else "failed"
-    desk = answering_desk(store_url, as_name)
     if failed and not (note or "").strip():
-        _check_holder(desk, effect_key)
-    record = desk.resolve(effect_key, outcome, attempt=attempt, note=note)
+        raise click.UsageError(
+            "--failed needs a --note that says how you know; nothing was written"
+        )
+    desk = answering_desk(store_url, as_name)
     out = Output()
+    seen: EffectRecord | None = None
+    if not yes and on_terminal():
+        seen = _told(out, desk, effect_key, attempt, outcome)
+        if seen is not None and not _agreed(out, f"Resolve it {outcome} as {out.shown(desk.who)}?"):
+            _not_written("not resolved")
+    record = desk.resolve(
+        effect_key,
+        outcome,
+        attempt=attempt if seen is None else seen.attempt,
+        action_id=None if seen is None else seen.action_id,
+        note=note,
+    )
     resolved = f"{out.shown(record.effect_key)} resolved {outcome} by {out.shown(desk.who)}"
     with after_the_fact(resolved):
         out.say(resolved)
@@ -112,18 +135,23 @@ def resolve(
             out.say("a retry of this effect is now permitted")
 
 
-def _check_holder(desk: Desk, effect_key: str) -> None:
-    """InvalidArgument while the holder of an effect that can be resolved lives."""
+def _told(
+    out: Output, desk: Desk, effect_key: str, attempt: int | None, outcome: Outcome
+) -> EffectRecord | None:
+    """Show an effect and what the answer permits; None for one that is refused without a question."""
     with closing(open_writer(desk.location, clock=desk.clock, extend=True)) as store:
         record = store.get_effect(effect_key)
-        if record is None or record.state is not EffectState.AMBIGUOUS:
-            return  # refused as it is
-        found = holding(store, record, desk.clock())
-    if found is not None and found.may_act:
-        raise InvalidArgument(
-            f"{effect_key} was not resolved: {may_act_text(found)}; stop that process, or say with "
-            "--note why it will not act"
-        )
+        if record is None or attempt not in (None, record.attempt):
+            return None
+        now = desk.clock()
+        facts = effect_facts(store, record, now)
+    lost = loss_of(record, facts.holding, now) is not None
+    if record.state is not EffectState.AMBIGUOUS and not lost:
+        return None
+    for line in story_lines(out, facts, now):
+        out.say(line)
+    out.say(license_text(outcome))
+    return record
 
 
 def _read(desk: Desk, request_id: str) -> ApprovalRecord | None:
@@ -144,8 +172,7 @@ def _is_open(record: ApprovalRecord, now: datetime) -> bool:
 
 
 def _show(out: Output, record: ApprovalRecord, now: datetime) -> None:
-    for line in action_lines(out, record.request.action):
-        out.say(line)
+    _say_action(out, record)
     expires_at = record.expires_at
     out.say(label("hash") + out.shown(record.action_hash))
     out.say(label("expires") + f"{iso_timestamp(expires_at)}  ({left_text(expires_at, now)} left)")
@@ -153,14 +180,14 @@ def _show(out: Output, record: ApprovalRecord, now: datetime) -> None:
 
 def _say_action(out: Output, record: ApprovalRecord | None) -> None:
     if record is not None:
-        for line in action_lines(out, record.request.action):
+        for line in action_lines(out, action_of_request(record.request.action, record.action_hash)):
             out.say(line)
 
 
-def _agreed(out: Output, who: str) -> bool:
+def _agreed(out: Output, question: str) -> bool:
     """Ask; only `y` or `yes` agrees, and only when typed after all the rest was shown."""
     _forget_typed_ahead()
-    out.ask(f"It runs once, exactly as above. Grant it as {out.shown(who)}? [y/N] ")
+    out.ask(f"{question} [y/N] ")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -172,6 +199,6 @@ def _forget_typed_ahead() -> None:
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
-def _not_granted() -> None:
-    note("not granted; nothing was written")
+def _not_written(what: str) -> None:
+    note(f"{what}; nothing was written")
     raise click.exceptions.Exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -15,7 +16,8 @@ from ctrlrun.cli.verifying import head_option, print_chain
 from ctrlrun.clock import utc_now
 from ctrlrun.errors import FilterError
 from ctrlrun.operator.desk import ReadingDesk
-from ctrlrun.receipt import Event, Receipt
+from ctrlrun.operator.standing import is_answer
+from ctrlrun.receipt import Event, EventType, Receipt
 
 if TYPE_CHECKING:
     from ctrlrun.operator.filter import Filter
@@ -115,10 +117,33 @@ def events(
         fresh=lambda batch: tuple(fresh.event for fresh in batch.events),
         position=lambda event: event.event_id,
         document=Event.to_dict,
-        fields=event_fields,
+        fields=_EventFields(desk),
         nothing="no events yet" if wanted is None else "no events match",
     )
     _run(listing, desk, last, following=following, as_json=as_json)
+
+
+class _EventFields:
+    """The fields of an event, with the word for a denied request that was only presented again."""
+
+    def __init__(self, desk: ReadingDesk) -> None:
+        self._desk = desk
+        self._answers: dict[str, int | None] = {}  # the answer to each request that was denied
+
+    def __call__(self, event: Event) -> tuple[str, ...]:
+        fields = event_fields(event)
+        return (*fields, "(presented again)") if self._is_presented(event) else fields
+
+    def _is_presented(self, event: Event) -> bool:
+        if event.type != EventType.APPROVAL_DENIED or event.approval_id is None:
+            return False
+        if event.approval_id in self._answers:
+            return self._answers[event.approval_id] != event.event_id
+        with closing(self._desk.reader()) as reader:
+            found = is_answer(reader, event)
+        if found:
+            self._answers[event.approval_id] = event.event_id
+        return not found
 
 
 def _run(

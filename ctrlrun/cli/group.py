@@ -17,7 +17,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Answer": {
         "approve": ("ctrlrun.cli.answer", "Grant a request: that action, once."),
         "deny": ("ctrlrun.cli.answer", "Refuse a request for good."),
-        "resolve": ("ctrlrun.cli.answer", "Say what became of an AMBIGUOUS effect."),
+        "resolve": (
+            "ctrlrun.cli.answer",
+            "Say what became of an effect whose outcome nobody knows.",
+        ),
     },
     "Hand on": {
         "delegate": ("ctrlrun.cli.delegating", "Hand on part of a grant."),

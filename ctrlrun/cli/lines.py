@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from ctrlrun.action import Action
 from ctrlrun.approval import ApprovalRecord
 from ctrlrun.cli.output import Output
 from ctrlrun.clock import iso_timestamp
 from ctrlrun.effect import EffectRecord
 from ctrlrun.operator.money import money
+from ctrlrun.operator.seen import SeenAction
 from ctrlrun.operator.wording import data_name, data_text, json_text
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.text import mixed_scripts
@@ -82,14 +82,14 @@ def principal_text(agent: str, user: str | None) -> str:
     return name if user is None else f"{name} (user: {user})"
 
 
-def action_lines(out: Output, action: Action) -> Iterator[str]:
+def action_lines(out: Output, action: SeenAction) -> Iterator[str]:
     """What was asked: every argument whole, one a line, in canonical order and JSON form."""
     principal = principal_text(action.principal.agent, action.principal.user)
     yield label("action") + out.shown(action.name)
     yield label("agent") + out.shown(principal)
     yield label("resource") + out.shown(action.resource or "-")
     yield label("environment") + out.shown(action.environment)
-    arguments = action.canonical_arguments
+    arguments = action.arguments
     amounts = money(arguments)
     for index, (name, value) in enumerate(arguments.items()):
         line = f"{out.shown(data_name(name))} = {out.shown(json_text(value))}"

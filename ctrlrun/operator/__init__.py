@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from ctrlrun.operator.standing import Standing as Standing
     from ctrlrun.operator.standing import answered_at as answered_at
     from ctrlrun.operator.standing import effect_standing as effect_standing
+    from ctrlrun.operator.standing import is_answer as is_answer
     from ctrlrun.operator.standing import request_standing as request_standing
     from ctrlrun.operator.timeline import Timeline as Timeline
     from ctrlrun.operator.timeline import action_timeline as action_timeline
@@ -225,6 +226,7 @@ _HOME = {
             "Standing",
             "answered_at",
             "effect_standing",
+            "is_answer",
             "request_standing",
         ),
         "timeline": (

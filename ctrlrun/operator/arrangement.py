@@ -162,9 +162,9 @@ def _lapses(
                 yield start, min(end, event.ts), PROCESS_GONE if gone else LEASE_EXPIRED
             running.clear()
     for action_id, start in running.items():
-        end = _standing_end(record, action_id, now)
-        if end is not None:
-            yield start, min(leases.get(action_id, end), end), LEASE_EXPIRED
+        standing = _standing_end(record, action_id, now)
+        if standing is not None:
+            yield start, min(leases.get(action_id, standing), standing), LEASE_EXPIRED
 
 
 def _finds_a_lapse(event: Event) -> bool:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from ctrlrun.approval import ApprovalRecord, ApprovalStatus
 from ctrlrun.effect import EffectRecord, EffectState
-from ctrlrun.receipt import EventType
+from ctrlrun.receipt import Event, EventType
 from ctrlrun.state import PagedReader
 from ctrlrun.state.page import START
 
@@ -69,15 +69,28 @@ def answered_at(reader: PagedReader, record: ApprovalRecord) -> datetime | None:
     """When a request was granted or denied; None while nobody did, or when nothing tells."""
     if record.status is not ApprovalStatus.DENIED:
         return record.granted_at
-    # Each vain presentation of a denied request leaves an event of the same type: the first is
-    # the answer.
+    denial = _first_denial(reader, record.approval_id)
+    return None if denial is None else denial.ts
+
+
+def is_answer(reader: PagedReader, denial: Event) -> bool:
+    """Whether an APPROVAL_DENIED is a person's answer, not evidence that the request was presented.
+
+    A call that presents a denied request leaves an event of the same type, with the call's effect
+    key, which an answer has not; without a key it comes after the answer. docs/answers.md.
+    """
+    if denial.effect_key is not None or denial.approval_id is None:
+        return False
+    first = _first_denial(reader, denial.approval_id)
+    return first is None or first.event_id == denial.event_id
+
+
+def _first_denial(reader: PagedReader, request_id: str) -> Event | None:
+    """The answer: whatever else is of this type came after it."""
     denials = reader.events_page(
-        after=START,
-        limit=1,
-        approval_id=record.approval_id,
-        types=(EventType.APPROVAL_DENIED,),
+        after=START, limit=1, approval_id=request_id, types=(EventType.APPROVAL_DENIED,)
     ).items
-    return denials[0].ts if denials else None
+    return denials[0] if denials else None
 
 
 def _outcome_of(reader: PagedReader, request_id: str, now: datetime) -> str | None:

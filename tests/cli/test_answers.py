@@ -104,7 +104,7 @@ def test_an_answer_is_appended_to_the_events_file_too(scene: Scene) -> None:
     scene.ctrlrun("approve", scene.ask())
     assert lines_of_file(scene)[-1] == last_event(scene)
     scene.lose("txn_2")
-    scene.ctrlrun("resolve", "refund:txn_2", "--failed")
+    scene.ctrlrun("resolve", "refund:txn_2", "--failed", "--note", "n")
     assert lines_of_file(scene)[-1] == last_event(scene)
 
 
@@ -128,7 +128,7 @@ def test_an_answer_that_cannot_be_printed_is_given_all_the_same(
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     scene.lose("txn_2")
-    about = ["refund:txn_2", "--failed"] if command == "resolve" else [scene.ask()]
+    about = ["refund:txn_2", "--failed", "--note", "n"] if command == "resolve" else [scene.ask()]
     with open("/dev/full", "wb") as full:
         child = start(command, *about, cwd=scene.folder, stdout=full.fileno())
         _, err = child.communicate(timeout=60)
@@ -248,7 +248,7 @@ def test_a_name_that_is_none(scene: Scene, command: str, name: str) -> None:
     request_id = scene.ask()
     scene.lose("txn_2")
     before = scene.bytes_of_store()
-    given = ("refund:txn_2", "--failed") if command == "resolve" else (request_id,)
+    given = ("refund:txn_2", "--failed", "--note", "n") if command == "resolve" else (request_id,)
     ended = scene.ctrlrun(command, *given, "--as", name)
     assert ended.code == 1 and "--as" in ended.error
     assert scene.bytes_of_store() == before
@@ -297,7 +297,7 @@ def test_resolved_committed(scene: Scene) -> None:
 
 def test_resolved_failed_permits_a_retry(scene: Scene) -> None:
     scene.lose()
-    ended = scene.ctrlrun("resolve", "refund:txn_1", "--failed")
+    ended = scene.ctrlrun("resolve", "refund:txn_1", "--failed", "--note", "asked them")
     assert ended.lines == [
         "refund:txn_1 resolved failed by cli:local",
         "a retry of this effect is now permitted",
@@ -308,6 +308,7 @@ def test_resolved_failed_permits_a_retry(scene: Scene) -> None:
         "state": "failed",
         "resolver": "cli:local",
         "resolved_by": "human",
+        "note": "asked them",
     }
     assert scene.refund().attempt == 2
 
@@ -326,20 +327,17 @@ def while_it_runs(scene: Scene, work: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("note", [None, "", "  "])
-def test_failed_needs_a_note_while_the_holder_lives(scene: Scene, note: str | None) -> None:
+def test_failed_needs_a_note(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, note: str | None
+) -> None:
+    scene.lose()
     said = [] if note is None else ["--note", note]
-
-    def work() -> None:
-        ended = scene.ctrlrun("resolve", "refund:txn_1", "--failed", *said)
-        assert ended.code == 1
-        error = ended.error
-        assert f"pid {os.getpid()}, alive now" in error
-        assert "--note" in error and "twice" in error
-        record = scene.store.get_effect("refund:txn_1")
-        assert record is not None and record.state is EffectState.AMBIGUOUS
-
-    while_it_runs(scene, work)
+    ended = scene.ctrlrun("resolve", "refund:txn_1", "--failed", *said)
+    assert (ended.code, ended.out) == (2, "")
+    assert "--note" in ended.err
     assert "EFFECT_RESOLVED" not in scene.event_types()
+    monkeypatch.setenv("CTRLRUN_STATE", "/nowhere/state.db")
+    assert scene.ctrlrun("resolve", "refund:txn_1", "--failed", *said).code == 2
 
 
 @pytest.mark.parametrize(
@@ -355,7 +353,7 @@ def test_with_a_note_or_committed_it_is_resolved_all_the_same(
     assert "EFFECT_RESOLVED" in scene.event_types()
 
 
-def test_hostile_hosts_are_inert_in_the_refusal(scene: Scene) -> None:
+def test_hostile_hosts_are_inert(scene: Scene) -> None:
     def work() -> None:
         record = scene.store.get_effect("refund:txn_1")
         assert record is not None
@@ -364,8 +362,6 @@ def test_hostile_hosts_are_inert_in_the_refusal(scene: Scene) -> None:
         scene.store.put_holder(
             replace(held, host="web\x1b[2J\n\u202e", boot_id="elsewhere", seen_at=utc_now())
         )
-        error = scene.ctrlrun("resolve", "refund:txn_1", "--failed").error
-        assert not {"\x1b", "\n", "\u202e"} & set(error)
         lines = scene.ctrlrun("inspect", record.action_id).out
         assert not {"\x1b", "\u202e"} & set(lines)
         (holder,) = [line for line in lines.splitlines() if line.startswith("holder")]
@@ -384,11 +380,10 @@ def test_there_is_nothing_to_resolve(scene: Scene) -> None:
 
     with pytest.raises(NotExecuted):
         scene.refund("txn_2", executor=not_executed)
-    with scene.at(utc_now() - timedelta(hours=1)):
-        scene.store.reserve_effect("refund:txn_3", "act_3")
+    scene.store.reserve_effect("refund:txn_3", "act_3")
 
     def refused(key: str) -> Ended:
-        ended = scene.ctrlrun("resolve", key, "--failed")
+        ended = scene.ctrlrun("resolve", key, "--failed", "--note", "n")
         assert ended.code == 1
         return ended
 
@@ -402,9 +397,9 @@ def test_there_is_nothing_to_resolve(scene: Scene) -> None:
 
 def test_an_attempt_that_moved_is_refused(scene: Scene) -> None:
     scene.lose()
-    scene.ctrlrun("resolve", "refund:txn_1", "--failed", "--attempt", "1")
+    scene.ctrlrun("resolve", "refund:txn_1", "--failed", "--note", "n", "--attempt", "1")
     scene.lose()
-    ended = scene.ctrlrun("resolve", "refund:txn_1", "--failed", "--attempt", "1")
+    ended = scene.ctrlrun("resolve", "refund:txn_1", "--failed", "--note", "n", "--attempt", "1")
     assert ended.code == 1 and "attempt 2" in ended.error
     assert scene.ctrlrun("resolve", "refund:txn_1", "--committed", "--attempt", "2").code == 0
 

@@ -73,7 +73,7 @@ ABOUT_ONE: dict[str, Callable[[str, str, str], tuple[str, ...]]] = {
     "bad name": lambda text, request, _: ("approve", request, "--as", text + "\n"),
     "deny": lambda text, request, action: ("deny", request),
     "unknown request": lambda text, *_: ("approve", "--", text),
-    "unknown effect": lambda text, *_: ("resolve", "--failed", "--", text + "x"),
+    "unknown effect": lambda text, *_: ("resolve", "--failed", "--note", "n", "--", text + "x"),
     "unknown action": lambda text, *_: ("inspect", "--", text),
     "unknown command": lambda text, *_: ("--", text),
     "bad option": lambda text, *_: ("receipts", "--last", text),

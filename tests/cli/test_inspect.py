@@ -155,13 +155,13 @@ def test_an_action_of_which_only_events_are_known(scene: Scene) -> None:
 
 def test_a_refused_retry_shows_the_record_that_its_rival_holds(scene: Scene) -> None:
     scene.lose()
-    scene.ctrlrun("resolve", "refund:txn_1", "--failed")
+    scene.ctrlrun("resolve", "refund:txn_1", "--failed", "--note", "n")
     action_id = scene.store.receipts()[0].action_id
     lines = scene.ctrlrun("inspect", action_id).lines
     assert "effect      refund:txn_1  failed  attempt 1  resolved by cli:local" in lines
     assert re.fullmatch(
         r"    6  \S+  EFFECT_RESOLVED             "
-        r"state=failed resolver=cli:local resolved_by=human",
+        r"state=failed resolver=cli:local resolved_by=human note=n",
         lines[-1],
     )
 

@@ -10,8 +10,9 @@ import pytest
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.clock import iso_timestamp, utc_now
+from ctrlrun.control import with_approval
 from ctrlrun.effect import EffectState
-from ctrlrun.errors import NotExecuted
+from ctrlrun.errors import ActionDenied, NotExecuted
 from ctrlrun.operator.holding import holder_document, holding
 from tests.cli.helpers import Scene
 
@@ -44,7 +45,7 @@ def effects(scene: Scene) -> Scene:
         scene.store.reserve_effect("lapsed", "act_lapsed")
         scene.store.begin_execution("lapsed", "act_lapsed")
     scene.lose("txn_resolved")
-    scene.ctrlrun("resolve", "refund:txn_resolved", "--failed")
+    scene.ctrlrun("resolve", "refund:txn_resolved", "--failed", "--note", "n")
     return scene
 
 
@@ -291,3 +292,24 @@ def test_lists_longer_than_a_page(scene: Scene) -> None:
         for line in scene.ctrlrun("receipts", "--last", "420", "--json").lines
     ]
     assert last == list(range(31, 451))
+
+
+@pytest.mark.parametrize("key", ["mail:1", None])
+def test_a_denied_request_that_was_presented_is_marked(scene: Scene, key: str | None) -> None:
+    request_id = scene.ask("txn_8")
+    record = scene.store.get_approval(request_id)
+    assert record is not None
+    scene.ctrlrun("deny", request_id)
+    for _ in range(2):
+        with pytest.raises(ActionDenied), with_approval(request_id):
+            scene.control.execute(record.request.action, lambda: None, key)
+    for only in ((), ("--last", "4")):
+        lines = scene.ctrlrun("events", "--filter", "type:APPROVAL_DENIED", *only).lines
+        assert len(lines) == 3
+        marked = [line.endswith("  approver=cli:local  (presented again)") for line in lines]
+        assert marked == [False, True, True]
+    # Also where the answer itself is not listed.
+    (line,) = scene.ctrlrun("events", "--filter", "type:APPROVAL_DENIED", "--last", "1").lines
+    assert line.endswith("(presented again)")
+    (document, *_) = scene.ctrlrun("events", "--filter", "type:APPROVAL_DENIED", "--json").documents
+    assert list(document["data"]) == ["approver"]

@@ -24,7 +24,7 @@ READS: list[tuple[str, ...]] = [
 ANSWERS: list[tuple[str, ...]] = [
     ("approve", "apr_1"),
     ("deny", "apr_1"),
-    ("resolve", "refund:txn_1", "--failed"),
+    ("resolve", "refund:txn_1", "--failed", "--note", "n"),
 ]
 MIGRATES: list[tuple[str, ...]] = [("migrate",)]
 

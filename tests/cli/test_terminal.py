@@ -8,11 +8,15 @@ import re
 import select
 import time
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 import pytest
 
 from ctrlrun.approval import ApprovalStatus
 from ctrlrun.cli import main
+from ctrlrun.clock import utc_now
+from ctrlrun.effect import EffectState
+from ctrlrun.errors import AmbiguousEffect
 from tests.children import Main, exec_python, start
 from tests.cli.helpers import Scene, clean_environ
 
@@ -195,3 +199,98 @@ def test_hostile_text_on_terminals(scene: Scene, environ: Mapping[str, str], tok
     assert terminal.end() == 0
     encoding = environ.get("PYTHONIOENCODING", "utf-8")
     assert token in terminal.shown.decode(encoding)
+
+
+# --- resolve -------------------------------------------------------------------------------------
+
+
+def effect_state(scene: Scene) -> EffectState:
+    record = scene.store.get_effect("refund:txn_1")
+    assert record is not None
+    return record.state
+
+
+FAILED = ("--failed", "--note", "ticket 4711: never received")
+
+
+@pytest.mark.parametrize(
+    ("said", "permits", "state"),
+    [
+        (FAILED, "A retry may act again", EffectState.FAILED),
+        (("--committed",), "It is never retried", EffectState.COMMITTED),
+    ],
+    ids=["failed", "committed"],
+)
+def test_resolve_tells_the_story_and_what_the_answer_permits_and_asks(
+    scene: Scene, said: tuple[str, ...], permits: str, state: EffectState
+) -> None:
+    scene.lose()
+    with pytest.raises(AmbiguousEffect):
+        scene.refund()
+    terminal = Terminal(scene, "resolve", "refund:txn_1", *said, "--as", "alice")
+    terminal.until(QUESTION)
+    assert effect_state(scene) is EffectState.AMBIGUOUS
+    shown = "\n".join(terminal.lines)
+    for fact in (
+        "AMBIGUOUS since ",
+        "stripe.refund",
+        "amount = 200",
+        "TimeoutError: no reply",
+        f"pid {os.getpid()}, its attempt has ended",
+        "1 retry since",
+        "EFFECT_RESERVED",
+        "EXECUTION_AMBIGUOUS",
+        permits,
+        "as cli:alice?",
+    ):
+        assert fact in shown, fact
+    terminal.type(b"yes\n")
+    assert terminal.end() == 0
+    assert effect_state(scene) is state
+
+
+@pytest.mark.parametrize("keys", [b"\n", b"n\n", b"\x04"])
+def test_nothing_but_yes_resolves(scene: Scene, keys: bytes) -> None:
+    scene.lose()
+    terminal = Terminal(scene, "resolve", "refund:txn_1", *FAILED)
+    terminal.until(QUESTION)
+    terminal.type(keys)
+    assert terminal.end() == 1
+    assert "not resolved; nothing was written" in terminal.lines[-1]
+    assert effect_state(scene) is EffectState.AMBIGUOUS
+
+
+def test_resolve_does_not_ask_with_yes_or_what_is_refused_anyway(scene: Scene) -> None:
+    scene.lose()
+    assert Terminal(scene, "resolve", "refund:txn_1", *FAILED, "--attempt", "2").end() == 1
+    assert Terminal(scene, "resolve", "refund:txn_2", *FAILED).end() == 1
+    assert Terminal(scene, "resolve", "refund:txn_1", "--failed", "--yes").end() == 2
+    assert effect_state(scene) is EffectState.AMBIGUOUS
+    terminal = Terminal(scene, "resolve", "refund:txn_1", *FAILED, "--yes")
+    assert terminal.end() == 0
+    assert QUESTION not in "\n".join(terminal.lines)
+    assert effect_state(scene) is EffectState.FAILED
+
+
+def test_what_moved_while_a_person_read_is_not_resolved(scene: Scene) -> None:
+    """Somebody else answered, and a retry was lost as well: another attempt than the one shown."""
+    scene.lose()
+    terminal = Terminal(scene, "resolve", "refund:txn_1", "--committed")
+    terminal.until(QUESTION)
+    assert scene.ctrlrun("resolve", "refund:txn_1", *FAILED).code == 0
+    scene.lose()
+    terminal.type(b"y\n")
+    assert terminal.end() == 1
+    assert "attempt 2" in terminal.lines[-1]
+    assert effect_state(scene) is EffectState.AMBIGUOUS
+
+
+def test_a_crashed_attempt_is_told_with_its_lease(scene: Scene) -> None:
+    with scene.at(utc_now() - timedelta(hours=1)):
+        scene.store.reserve_effect("refund:txn_1", "act_1")
+    terminal = Terminal(scene, "resolve", "refund:txn_1", *FAILED)
+    terminal.until(QUESTION)
+    assert "reserved, without an outcome; its lease lapsed" in "\n".join(terminal.lines)
+    terminal.type(b"y\n")
+    assert terminal.end() == 0
+    assert effect_state(scene) is EffectState.FAILED

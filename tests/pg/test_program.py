@@ -133,7 +133,7 @@ def test_the_commands_read_and_answer(filled: str, tmp_path: Path, command: Comm
         store.reserve_effect("k", "act_1")
         store.begin_execution("k", "act_1")
         store.mark_ambiguous("k", "act_1", "no reply")
-        ended = command(filled, "resolve", "k", "--failed", "--as", "ada")
+        ended = command(filled, "resolve", "k", "--failed", "--note", "n", "--as", "ada")
         assert ended.code == 0, ended.err
         record = store.get_effect("k")
         assert record is not None and record.resolved_by == "cli:ada"

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import subprocess
 import sys
 from contextlib import closing
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from ctrlrun.action import Action, Principal
+from ctrlrun.control import Control, with_approval
 from ctrlrun.effect import EffectState
+from ctrlrun.errors import ActionDenied
 from ctrlrun.operator import Desk
+from ctrlrun.policy import Policy
 from ctrlrun.state.location import locate
 from ctrlrun_tui.cards.approve import ApproveCard
 from ctrlrun_tui.cards.deny import DenyCard
@@ -64,6 +69,30 @@ def answer_some(made: Scene) -> datetime:
     return began
 
 
+def test_a_denied_request_that_is_presented_is_no_answer(made: Scene) -> None:
+    """With an effect key, with none, and in observe mode: the event's approver is not its author."""
+    began = made.clock()
+    policy = "schema: ctrlrun.policy/v4\nactions: {email.send: {decision: approve}}\n"
+    for mode in ("enforce", "observe"):
+        for key in ("mail:1", None):
+            with closing(made.open()) as store:
+                control = Control(
+                    Policy.from_yaml(f"{policy}mode: {mode}\n", source="p"),
+                    store,
+                    clock=made.clock,
+                )
+                action = Action("email.send", {"to": f"{mode} {key}"}, Principal("a"))
+                request_id = control.approvals.request(action, timedelta(minutes=5)).request_id
+                desk(made).deny(request_id, note="not ours")
+                for _ in range(2):
+                    with contextlib.suppress(ActionDenied), with_approval(request_id):
+                        control.execute(action, lambda: None, key)
+    assert len(made.events("APPROVAL_DENIED")) == 12
+    given = handover(made, began).given
+    assert [each.verb for each in given] == ["denied"] * 4
+    assert len({each.item for each in given}) == 4
+
+
 def test_the_answers_of_this_sitting_by_this_person_are_read_back(made: Scene) -> None:
     began = answer_some(made)
     read = handover(made, began)
@@ -96,15 +125,17 @@ def test_commands_are_quoted_and_bound_to_the_attempt_and_the_store(made: Scene)
         None,
         [
             *("ctrlrun", "resolve", "--failed", "--attempt", "1", "--as", "alice"),
+            *("--note", "dashboard: no refund"),
             *("--store-url", url, made.ids["lost"]),
         ],
     ]
 
 
 def test_a_source_that_no_command_takes_is_said_to_be_left_out(made: Scene) -> None:
-    began = answer_some(made)
+    began = made.clock()
+    desk(made).resolve(made.ids["lost"], "failed", source="dashboard: no refund", note="checked")
     read = handover(made, began)
-    assert [given.is_told_in_part for given in read.given] == [False, False, False, True]
+    assert [given.is_told_in_part for given in read.given] == [True]
     lines = handover_text(read, made.clock()).splitlines()
     (place,) = (index for index, text in enumerate(lines) if "ctrlrun resolve" in text)
     assert lines[place - 1].strip() == "source: dashboard: no refund"

@@ -23,6 +23,7 @@ from ctrlrun.operator import (
     Standing,
     effect_standing,
     inbox_counts,
+    is_answer,
     lane_page,
     newest_first,
     request_standing,
@@ -86,8 +87,8 @@ class Given:
 
     @property
     def is_told_in_part(self) -> bool:
-        """Whether the command gives the answer without its source: no command takes one."""
-        return self.command is not None and self.source is not None
+        """Whether the command leaves the source out: it takes one text, and that is the note."""
+        return self.command is not None and None not in (self.source, self.note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +166,13 @@ def _own(reader: PagedReader, who: str, since: datetime) -> list[Event]:
     for event in newest_first(partial(reader.events_page, types=_ANSWERS)):
         if event.ts < begin or len(found) == MOST_ANSWERS:
             break
-        if _answerer(event) == who:
+        if _answerer(event) == who and _is_answer(reader, event):
             found.append(event)
     return found[::-1]
+
+
+def _is_answer(reader: PagedReader, event: Event) -> bool:
+    return event.type != EventType.APPROVAL_DENIED or is_answer(reader, event)
 
 
 def _answerer(event: Event) -> object:
@@ -185,7 +190,7 @@ def _answerer(event: Event) -> object:
 
 
 def _given(reader: PagedReader, event: Event, who: str, now: datetime, place: Place) -> Given:
-    shell = Shell(who, _text(event, "note"), place)
+    shell = Shell(who, _text(event, "note") or _text(event, "source"), place)
     if event.type in (EventType.DELEGATION_CREATED, EventType.DELEGATION_REVOKED):
         return _given_grant(reader, event, now, shell)
     name: str | None = None

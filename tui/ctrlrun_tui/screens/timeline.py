@@ -195,7 +195,10 @@ def event_text(event: Event, glyphs: Glyphs, *, whole: bool = False) -> str:
     tell = _WORDS.get(str(event.type))
     if tell is None:
         return glyphs.said(str(event.type))
-    return tell(_Said(event.data, glyphs, whole=whole))
+    text = tell(_Said(event.data, glyphs, whole=whole))
+    # An answer carries no effect key: this is a call that presented what had been denied.
+    presented = event.type == EventType.APPROVAL_DENIED and event.effect_key is not None
+    return f"presented again: {text}" if presented else text
 
 
 class _Said:
