@@ -44,7 +44,7 @@ class Lane(StrEnum):
     WAITING = "waiting"  # requests that can be answered now, soonest expiry first
     EXPIRED = "expired"  # requests whose time ended within the last ten minutes
     AMBIGUOUS = "AMBIGUOUS"  # effects that a person has to resolve, oldest first
-    LAPSED = "lapsed"  # leases without outcome: the next attempt makes them AMBIGUOUS
+    LAPSED = "lapsed"  # leases without outcome, which a person can resolve as well
     UNSPENT = "unspent"  # granted, and not yet presented by the agent
     ENDING = "ending"  # grants and delegations that end within the hour
 
@@ -113,8 +113,8 @@ class InboxCounts:
 
     @property
     def needs_answer(self) -> int:
-        """The number that the pinned line shows: waiting approvals and AMBIGUOUS effects."""
-        return self.waiting + self.ambiguous
+        """The number that the pinned line shows: requests that wait, effects without an outcome."""
+        return self.waiting + self.ambiguous + self.lapsed
 
 
 def lane_page(

@@ -388,3 +388,64 @@ async def test_the_evidence_of_an_attempt_that_ended_names_no_holder(made: Scene
     async with at_desk(made, size=(80, 40)) as (app, pilot):
         await show(pilot, ResolveCard(made.ids["lost"]))
         assert "held by" not in told(app)
+
+
+# --- an attempt that left no outcome -------------------------------------------------------------
+
+
+def crashed(made: Scene, *, is_gone: bool) -> None:
+    """An attempt at refund:txn_c whose lease has lapsed, or whose process is gone before that."""
+    lease = timedelta(minutes=5 if is_gone else 1)
+    with closing(made.open()) as store:
+        store.reserve_effect("refund:txn_c", "act_c", lease)
+        here = this_process()
+        process = (here.host, 2**22 + 1, here.boot_id, "main", "0.01")
+        store.put_holder(Holder("refund:txn_c", "act_c", 1, *process, made.clock()))
+    made.clock.advance(minutes=2)
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["lapsed", "gone"])
+async def test_a_crashed_attempt_is_resolved(made: Scene, is_gone: bool) -> None:
+    crashed(made, is_gone=is_gone)
+    async with at_desk(made) as (app, pilot):
+        hand = await show(pilot, ResolveCard("refund:txn_c"))
+        shown = told(app)
+        clock = "process gone, 3:00 of its lease left" if is_gone else "lease lapsed 1:00 ago"
+        assert clock in shown
+        await chosen(hand, "1")
+        await hand.writes("source", "re_c at the provider")
+        if is_gone:
+            assert "the code comes with source and note" in told(app)
+            await hand.writes("note", "the pod was evicted")
+        await hand.types_code()
+        assert "refund:txn_c resolved COMMITTED" in noticed(app)
+    with closing(made.open()) as store:
+        record = store.get_effect("refund:txn_c")
+    assert record is not None
+    assert (record.state, record.resolved_by) == (EffectState.COMMITTED, "tui:alice")
+    assert made.events()[-2].data == {"reason": "ambiguous", "by": "tui:alice"}
+
+
+async def test_a_lapsed_attempt_can_stay_unknown(made: Scene) -> None:
+    crashed(made, is_gone=False)
+    async with at_desk(made) as (app, pilot):
+        hand = await show(pilot, ResolveCard("refund:txn_c"))
+        await chosen(hand, "3")
+        await hand.types_code()
+        assert "refund:txn_c stays as it is" in noticed(app)
+    assert made.events()[-1].data["outcome"] == "unknown"
+
+
+async def test_a_lapsed_attempt_that_ends_while_it_is_read_is_not_resolved(made: Scene) -> None:
+    crashed(made, is_gone=False)
+    async with at_desk(made) as (app, pilot):
+        hand = await show(pilot, ResolveCard("refund:txn_c"))
+        await chosen(hand, "1")
+        await hand.writes("source", "re_c")
+        with closing(made.open()) as store:
+            store.begin_execution("refund:txn_c", "act_c")
+            store.commit_effect("refund:txn_c", "act_c", None)
+        before = made.content()
+        await hand.types_code()
+        assert "nothing was written" in told(app) or "nothing was written" in noticed(app)
+    assert made.content() == before

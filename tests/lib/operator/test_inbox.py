@@ -112,7 +112,7 @@ def test_ambiguous_effects_and_lapsed_leases_stand_apart(scene: Scene) -> None:
     assert ids(scene, Lane.AMBIGUOUS) == ["refund:old", "refund:new"]
     assert ids(scene, Lane.LAPSED) == ["refund:gone"]
     assert counts(scene) == (0, 0, 2, 1, 0)
-    assert inbox_counts(scene.store, scene.clock()).needs_answer == 2
+    assert inbox_counts(scene.store, scene.clock()).needs_answer == 3
     lapsed = lane_page(scene.store, Lane.LAPSED, scene.clock(), limit=5).rows[0]
     assert lapsed.action is None  # nobody wrote its arguments down
     assert lapsed.until is not None

@@ -1,4 +1,4 @@
-"""The card that says what became of an AMBIGUOUS effect.
+"""The card that says what became of an effect without an outcome.
 
 Evidence first, then three answers, none preset. What cannot be taken back asks for more: both
 outcomes for a source, `failed` for the effect's key as well, typed whole.
@@ -13,7 +13,8 @@ from enum import StrEnum
 
 from ctrlrun.effect import EffectState
 from ctrlrun.operator import Desk, EffectFacts, effect_facts, effect_standing
-from ctrlrun.operator.wording import clock_text, span_text
+from ctrlrun.operator.holding import loss_of
+from ctrlrun.operator.wording import clock_text, left_text, span_text
 from ctrlrun.state import PagedReader
 from ctrlrun_tui.actions import RESOLVE, Action
 from ctrlrun_tui.cards.base import VIA, Answer, Card
@@ -102,7 +103,8 @@ class ResolveCard(Card):
             return Reading(None, None, over=Over(gone))
         facts = effect_facts(reader, record, now)
         over = None
-        if record.state is not EffectState.AMBIGUOUS:
+        lost = loss_of(record, facts.holding, now) is not None
+        if record.state is not EffectState.AMBIGUOUS and not lost:
             standing = effect_standing(reader, self.effect_key, now)
             by = "" if standing.by is None else f" by {glyphs.said(standing.by)}"
             at = "" if standing.at is None else f" since {clock_text(standing.at)}"
@@ -133,9 +135,16 @@ class ResolveCard(Card):
 
     def clock_line(self, now: datetime) -> Line:
         facts = self._facts
-        if facts is None or facts.record.state is not EffectState.AMBIGUOUS:
+        if facts is None or self.over is not None:
             return ()
-        return line(Span(f"AMBIGUOUS for {span_text(now - facts.record.updated_at)}", Role.NEEDS))
+        record = facts.record
+        if record.state is EffectState.AMBIGUOUS:
+            said = f"AMBIGUOUS for {span_text(now - record.updated_at)}"
+        elif record.lease_expires_at is None or record.lease_is_live(now):
+            said = f"process gone, {left_text(record.lease_expires_at, now)} of its lease left"
+        else:
+            said = f"lease lapsed {span_text(now - record.lease_expires_at)} ago"
+        return line(Span(said, Role.NEEDS))
 
     def consequence(self) -> Sequence[Line]:
         if self.over is not None:
@@ -192,7 +201,16 @@ class ResolveCard(Card):
 
     @property
     def _needs_reason(self) -> bool:
-        """Whether the answer wants a note: why a process that lives will not act after all."""
+        """Whether the answer wants a note.
+
+        Why a process that lives will not act after all; of one that is gone while its lease lives,
+        how you know.
+        """
+        facts = self._facts
+        if facts is not None:
+            loss = loss_of(facts.record, facts.holding, self.console_app.clock())
+            if loss is not None and loss.needs_note:
+                return self.choice in (Choice.COMMITTED, Choice.FAILED)
         return self.choice is Choice.FAILED and self._holder_may_act
 
     @property
@@ -234,7 +252,8 @@ class ResolveCard(Card):
                     note=note,
                     via=VIA,
                 )
-                return f"{key} stays AMBIGUOUS; that you looked is kept"
+                stays = "AMBIGUOUS" if bound.state is EffectState.AMBIGUOUS else "as it is"
+                return f"{key} stays {stays}; that you looked is kept"
             desk.resolve(
                 bound.effect_key,
                 "committed" if choice is Choice.COMMITTED else "failed",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from ctrlrun.effect import EffectState
+from ctrlrun.effect import HELD_STATES, EffectState
 from ctrlrun.operator import InboxCounts, Lane, inbox_counts, inbox_row, lane_page
+from ctrlrun.operator.pages import PAGE
 from ctrlrun.operator.wording import left_text
 from ctrlrun.receipt import Event
 from ctrlrun.receipt.events import EventType
@@ -16,10 +17,15 @@ from ctrlrun_tui.glyphs import Glyphs
 
 
 def count(reader: PagedReader, now: datetime) -> tuple[InboxCounts, datetime | None]:
-    """What waits, and when the next request expires; in a worker thread."""
+    """What waits, and when time alone changes it next; in a worker thread."""
     counts = inbox_counts(reader, now)
     first = lane_page(reader, Lane.WAITING, now, limit=1).rows if counts.waiting else ()
-    return counts, first[0].until if first else None
+    ends = [first[0].until] if first else []
+    for state in sorted(HELD_STATES):
+        # The newest ones: those before them have lapsed, or lapse after them.
+        held = reader.effects_page(limit=PAGE, state=state, order="updated").items
+        ends += [record.lease_expires_at for record in held if record.lease_is_live(now)]
+    return counts, min((end for end in ends if end is not None), default=None)
 
 
 def arrivals_line(

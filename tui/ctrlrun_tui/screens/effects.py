@@ -20,6 +20,7 @@ from ctrlrun.operator import (
     effect_facts,
     search,
 )
+from ctrlrun.operator.holding import loss_of
 from ctrlrun.operator.lookups import Lookups, lookups
 from ctrlrun.operator.pages import ReadsPages
 from ctrlrun.operator.wording import left_text
@@ -229,6 +230,7 @@ class EffectsView(RecordsView, inherit_bindings=False):
     def __init__(self) -> None:
         super().__init__()
         self.newest_first = True
+        self._gone: set[str] = set()  # effects of which the detail says that their process is gone
 
     # --- what a view says ------------------------------------------------------------------------
 
@@ -244,7 +246,12 @@ class EffectsView(RecordsView, inherit_bindings=False):
         record = reader.get_effect(row.id)
         if record is None:
             return gone_detail(row.id, row.id, glyphs)
-        return effect_detail(row.id, effect_facts(reader, record, now), glyphs, now)
+        facts = effect_facts(reader, record, now)
+        if loss_of(record, facts.holding, now) is None:
+            self._gone.discard(row.id)
+        else:
+            self._gone.add(row.id)
+        return effect_detail(row.id, facts, glyphs, now)
 
     def view_line(self, reader: PagedReader, now: datetime) -> tuple[Line, Line]:
         right = self.hides_line(reader, now)
@@ -262,13 +269,15 @@ class EffectsView(RecordsView, inherit_bindings=False):
         if reason is not None or row is None or action.name != "resolve":
             return reason
         record, now = effect_of(row), self.console_app.clock()
-        if record.state is EffectState.AMBIGUOUS:
+        if record.state is EffectState.AMBIGUOUS or record.lease_is_lapsed(now):
             return None
-        if record.lease_is_lapsed(now):
-            return "nothing to answer yet: the next attempt makes it AMBIGUOUS"
+        if row.id in self._gone:
+            return None
         if record.state in HELD_STATES:
             return f"it is in progress, {left_text(record.lease_expires_at, now)} of its lease left"
-        return f"it is {effect_state(record, now)[1]}; only an AMBIGUOUS effect is resolved"
+        return (
+            f"it is {effect_state(record, now)[1]}; only an effect without an outcome is resolved"
+        )
 
     def do_sort(self) -> None:
         """The other end first."""

@@ -165,22 +165,18 @@ class InboxView(RecordsView, inherit_bindings=False):
                 return f"expired {_time(item.until)}"
             case Lane.UNSPENT:
                 return "it is granted; the agent has not spent it yet"
-            case Lane.AMBIGUOUS:
+            case Lane.AMBIGUOUS | Lane.LAPSED:
                 resolve = self.console_app.keys.shown("resolve")
                 return f"nobody asks; {resolve} says what became of it"
-            case Lane.LAPSED:
-                return "nobody asks; the lease ran out without an outcome"
             case Lane.ENDING:
                 return "nobody asks; this is a grant, and its time runs out"
 
     def _why_not_resolved(self, item: InboxRow) -> str | None:
-        if item.lane is Lane.AMBIGUOUS:
+        if item.lane in (Lane.AMBIGUOUS, Lane.LAPSED):
             return None
-        if item.lane is Lane.LAPSED:
-            return "nothing to answer yet: the next attempt makes it AMBIGUOUS"
         if item.lane is Lane.ENDING:
-            return "this is a grant; only an AMBIGUOUS effect is resolved"
-        return "this is a request; only an AMBIGUOUS effect is resolved"
+            return "this is a grant; only an effect without an outcome is resolved"
+        return "this is a request; only an effect without an outcome is resolved"
 
     def do_inspect(self) -> None:
         """The whole history of the action."""
