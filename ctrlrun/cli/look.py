@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -15,11 +16,20 @@ from ctrlrun.cli.inspecting import inspection_lines
 from ctrlrun.cli.lines import approval_fields, effect_fields
 from ctrlrun.cli.listing import Listing, print_list
 from ctrlrun.cli.options import json_option, reading_desk, store_option, text
-from ctrlrun.cli.output import Output
+from ctrlrun.cli.output import Output, note
 from ctrlrun.effect import EffectRecord, EffectState
 from ctrlrun.errors import InvalidArgument
-from ctrlrun.operator import held_effect_document, inspection_for, request_document
+from ctrlrun.operator import (
+    ReadingDesk,
+    held_effect_document,
+    inspection_for,
+    request_document,
+    unanswered_count,
+)
 from ctrlrun.state import Page, PagedReader
+
+_LAPSED = "lapsed"
+"""A state by the clock, which no record has: reserved or executing, and its lease is over."""
 
 
 @click.command(short_help="List the requests that wait for an answer.")
@@ -30,7 +40,8 @@ from ctrlrun.state import Page, PagedReader
 def approvals(store_url: str | None, pending: bool, everything: bool, as_json: bool) -> None:
     """List requests, oldest first: id, status, action, agent, and until when it holds.
 
-    The status is by the clock: one that nobody answered in time reads expired.
+    The status is by the clock: one that nobody answered in time reads expired. How many did so in
+    the last day is said on standard error.
     """
     if pending and everything:
         raise click.UsageError("say --pending or --all, not both")
@@ -46,28 +57,50 @@ def approvals(store_url: str | None, pending: bool, everything: bool, as_json: b
         nothing="no approvals yet" if everything else "no approvals are pending",
     )
     print_list(listing, desk, as_json=as_json)
+    with closing(desk.reader()) as reader:
+        count, more = unanswered_count(reader, now)
+    if count:
+        least = "at least " if more else ""
+        which = "request" if count == 1 else "requests"
+        note(f"{least}{count} {which} lapsed unanswered in the last day")
 
 
 @click.command(short_help="List effects and where they stand.")
 @store_option
 @click.option(
     "--state",
-    type=click.Choice([state.value for state in EffectState]),
-    help="Only those in this state.",
+    type=click.Choice([*(state.value for state in EffectState), _LAPSED]),
+    help="Only those in this state; lapsed: reserved or executing, the lease over, no outcome.",
 )
 @json_option
 def effects(store_url: str | None, state: str | None, as_json: bool) -> None:
-    """List effects, oldest first: key, state, attempt, the action that holds it, last change."""
+    """List effects, oldest first: key, state, attempt, the action that holds it, last change.
+
+    What needs somebody is --state ambiguous and --state lapsed; both can be resolved.
+    """
     desk = reading_desk(store_url)
     now = desk.clock()
-    wanted = None if state is None else EffectState(state)
+    wanted: dict[str, Any] = {}
+    if state is not None:
+        wanted = {"lapsed_at": now} if state == _LAPSED else {"state": EffectState(state)}
     listing = Listing(
-        page=lambda reader: partial(_effects_page, reader, wanted),
+        page=lambda reader: partial(_effects_page, reader, **wanted),
         document=lambda found: held_effect_document(found.reader, found.record, now),
         fields=lambda found: effect_fields(found.record, now),
         nothing="no effects yet" if state is None else f"no effects are {state}",
     )
     print_list(listing, desk, as_json=as_json)
+    if state != _LAPSED:
+        _note_lapsed(desk, now)
+
+
+def _note_lapsed(desk: ReadingDesk, now: datetime) -> None:
+    """Say how many attempts left no outcome: like an AMBIGUOUS effect, each needs somebody."""
+    with closing(desk.reader()) as reader:
+        count = reader.effects_count(lapsed_at=now)
+    if count:
+        which = "effect has" if count == 1 else "effects have"
+        note(f"{count} {which} a lapsed lease and no outcome: ctrlrun effects --state lapsed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +111,8 @@ class _Found:
     record: EffectRecord
 
 
-def _effects_page(reader: PagedReader, state: EffectState | None, **where: Any) -> Page[_Found]:
-    page = reader.effects_page(state=state, **where)
+def _effects_page(reader: PagedReader, **where: Any) -> Page[_Found]:
+    page = reader.effects_page(**where)
     found = tuple(_Found(reader, record) for record in page.items)
     return Page(found, page.before, page.after, page.damaged)
 

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from ctrlrun.operator.inbox import inbox_counts as inbox_counts
     from ctrlrun.operator.inbox import inbox_row as inbox_row
     from ctrlrun.operator.inbox import lane_page as lane_page
+    from ctrlrun.operator.inbox import unanswered_count as unanswered_count
     from ctrlrun.operator.inspect import INSPECTION_SCHEMA as INSPECTION_SCHEMA
     from ctrlrun.operator.inspect import approval_document as approval_document
     from ctrlrun.operator.inspect import effect_document as effect_document
@@ -185,6 +186,7 @@ _HOME = {
             "inbox_counts",
             "inbox_row",
             "lane_page",
+            "unanswered_count",
         ),
         "inspect": (
             "INSPECTION_SCHEMA",

@@ -196,6 +196,23 @@ def inbox_counts(reader: PagedReader, now: datetime) -> InboxCounts:
     )
 
 
+def unanswered_count(reader: PagedReader, now: datetime) -> tuple[int, bool]:
+    """How many requests lapsed in the last day without an answer, and whether it may be more."""
+    begin = now - timedelta(days=1)
+    pending = partial(reader.approvals_count, status=ApprovalStatus.PENDING)
+    # Also those of which the record says so: somebody presented them, or answered too late.
+    page = reader.approvals_page(
+        after=START,
+        limit=LOOKED_AT,
+        status=ApprovalStatus.EXPIRED,
+        live_at=begin,
+        order="expiry",
+    )
+    marked = sum(record.approver is None and record.expires_at < now for record in page.items)
+    looked_at = len(page.items) + len(page.damaged)
+    return pending(live_at=begin) - pending(live_at=now) + marked, looked_at == LOOKED_AT
+
+
 def inbox_row(reader: PagedReader, lane: Lane, item_id: str, now: datetime) -> InboxRow | None:
     """One item read again, None when it is no longer in that lane; not for those that end soon."""
     if lane in (Lane.AMBIGUOUS, Lane.LAPSED):

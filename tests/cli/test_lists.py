@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 
 from ctrlrun.action import Action, Principal
+from ctrlrun.approval import ApprovalStatus
 from ctrlrun.clock import iso_timestamp, utc_now
 from ctrlrun.control import with_approval
 from ctrlrun.effect import EffectState
@@ -313,3 +314,49 @@ def test_a_denied_request_that_was_presented_is_marked(scene: Scene, key: str | 
     assert line.endswith("(presented again)")
     (document, *_) = scene.ctrlrun("events", "--filter", "type:APPROVAL_DENIED", "--json").documents
     assert list(document["data"]) == ["approver"]
+
+
+def test_requests_that_lapsed_unanswered_are_counted(scene: Scene) -> None:
+    """Whether their record says so or not; not those that were answered, nor those of long ago."""
+    assert scene.ctrlrun("approvals").err == ""
+    now = utc_now()
+    for hours, asked in ((26, "txn_old"), (20, "txn_1"), (3, "txn_2"), (2, "txn_3"), (1, "txn_4")):
+        with scene.at(now - timedelta(hours=hours)):
+            request_id = scene.ask(asked)
+            if asked == "txn_3":
+                scene.store.grant_approval(request_id, "cli:local")
+            if asked == "txn_4":
+                scene.store.deny_approval(request_id, "cli:local")
+    waiting = scene.ask("txn_5")
+    ended = scene.ctrlrun("approvals")
+    assert [line.split("  ")[0] for line in ended.lines] == [waiting]
+    assert ended.err == "2 requests lapsed unanswered in the last day\n"
+    for record in scene.store.approvals_page(limit=10).items:
+        if record.status is ApprovalStatus.PENDING and record.approval_id != waiting:
+            scene.ctrlrun("approve", record.approval_id)  # which makes the record say so
+    for options in ((), ("--all",), ("--json",)):
+        assert scene.ctrlrun("approvals", *options).err == (
+            "2 requests lapsed unanswered in the last day\n"
+        )
+
+
+def test_lapsed_effects_are_listed_and_counted(scene: Scene) -> None:
+    assert scene.ctrlrun("effects", "--state", "lapsed").lines == ["no effects are lapsed"]
+    scene.store.reserve_effect("refund:live", "act_live")
+    with scene.at(utc_now() - timedelta(hours=1)):
+        scene.store.reserve_effect("refund:reserved", "act_1")
+        scene.store.reserve_effect("refund:executing", "act_2")
+        scene.store.begin_execution("refund:executing", "act_2")
+    ended = scene.ctrlrun("effects", "--state", "lapsed")
+    keys = [line.split("  ")[0] for line in ended.lines]
+    assert (keys, ended.err) == (["refund:reserved", "refund:executing"], "")
+    assert all(line.endswith("(lease expired)") for line in ended.lines)
+    documents = scene.ctrlrun("effects", "--state", "lapsed", "--json").documents
+    assert [document["state"] for document in documents] == ["reserved", "executing"]
+    for options in ((), ("--state", "ambiguous"), ("--json",)):
+        assert scene.ctrlrun("effects", *options).err.splitlines()[-1] == (
+            "2 effects have a lapsed lease and no outcome: ctrlrun effects --state lapsed"
+        )
+    done = scene.ctrlrun("resolve", "refund:executing", "--failed", "--note", "never sent")
+    assert done.lines[0] == "refund:executing resolved failed by cli:local"
+    assert scene.ctrlrun("resolve", "refund:live", "--committed").code == 1
