@@ -6,7 +6,6 @@ decides about an action.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +16,11 @@ import click
 from ctrlrun.authority import Authority, only_authority
 from ctrlrun.cli.output import note
 from ctrlrun.cli.warnings import warnings_held
-from ctrlrun.errors import PolicyError
-from ctrlrun.policy import Policy, discover_policy_path
+from ctrlrun.policy import Policy
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 BANNER = "OBSERVE MODE — nothing is enforced"
-
-_CONFIG_VARIABLE = "CTRLRUN_CONFIG"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +49,8 @@ def load_policy(authority_file: Path | None = None) -> Loaded:
     PolicyError when one of them does not load, or both hold grants.
     """
     with warnings_held():
-        policy = _policy()
+        policy = Policy.from_file()
         if policy.mode == "observe":
             note(BANNER)
         beside = None if authority_file is None else Authority.from_file(authority_file)
         return Loaded(policy, only_authority(policy.authority, beside))
-
-
-def _policy() -> Policy:
-    path = discover_policy_path()
-    if _CONFIG_VARIABLE not in os.environ and not os.path.lexists(path):
-        raise PolicyError(f"there is no policy at {path}; ctrlrun init writes one to begin with")
-    return Policy.from_file(path)

@@ -25,6 +25,7 @@ from ctrlrun.operator.filter_fields import (
     KNOWN,
     LAPSED,
     NEEDS_ACTION,
+    OTHER_NAMES,
     TIMES,
     Row,
     RowKind,
@@ -188,7 +189,9 @@ def parse(text: str, kind: RowKind, *, now: datetime) -> Filter:
 
 
 def _term(raw: RawTerm, kind: RowKind) -> _Term:
-    if raw.field is not None and raw.field not in FIELDS[kind]:
+    if raw.field is None:
+        _check_equals(raw, kind)
+    elif raw.field not in FIELDS[kind]:
         raise _unknown_field(raw, kind)
     is_exact = raw.field in EXACT_CASE
     if raw.field is not None and raw.value[0] == _EXACTLY:
@@ -209,11 +212,31 @@ def _term(raw: RawTerm, kind: RowKind) -> _Term:
     return _Term(raw.field, raw.negated, pattern, exact)
 
 
+def _check_equals(raw: RawTerm, kind: RowKind) -> None:
+    """FilterError for `field=value`, which as a word would be found nowhere."""
+    name, equals, value = raw.text.partition("=")
+    if not equals or any(character.quoted for character in raw.value[: len(name) + 1]):
+        return
+    fields = (*FIELDS[kind], *TIMES)
+    field = OTHER_NAMES.get(name.lower(), name.lower())
+    if field not in fields and not meant(name, fields):
+        return
+    hint = (
+        f"write {field}:{value}" if field in fields else f"{meant(name, fields)}write field:value"
+    )
+    raise FilterError(
+        f"{name}= at {raw.position + 1}: a field and its value are joined by a colon; {hint} "
+        f'(quotes look for the text: "{raw.shown}")',
+        position=raw.position,
+    )
+
+
 def _unknown_field(raw: RawTerm, kind: RowKind) -> FilterError:
     assert raw.field is not None
     fields = sorted((*FIELDS[kind], *TIMES))
+    named = OTHER_NAMES.get(raw.field, raw.field)
     return FilterError(
-        f"{raw.field}: at {raw.position + 1} is no field of {kind}; {meant(raw.field, fields)}"
+        f"{raw.field}: at {raw.position + 1} is no field of {kind}; {meant(named, fields)}"
         f"fields: {', '.join(fields)} "
         f'(quotes look for the text: "{raw.field}:{raw.shown}")',
         position=raw.position,

@@ -348,6 +348,20 @@ EVERYWHERE: dict[RowKind, tuple[Extract, ...]] = {
 }
 """Where a word is looked for."""
 
+OTHER_NAMES = {
+    "effect": "key",
+    "effect_key": "key",
+    "principal": "agent",
+    "status": "state",
+    "action_id": "id",
+    "receipt_id": "id",
+    "request_id": "id",
+    "approval_id": "approval",
+    "approved_by": "approver",
+    "env": "environment",
+}
+"""What else a field is called elsewhere, for the error that suggests the field."""
+
 TIMES = ("since", "until")
 """Fields that take a time; every kind of row has them."""
 

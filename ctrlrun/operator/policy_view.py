@@ -133,7 +133,7 @@ def read_policy(path: Path | str | None = None) -> PolicyView | PolicyUnread:
     except CTRLRunError as error:
         return PolicyUnread("", str(error))
     try:
-        return PolicyView(Policy.from_file(file))
+        return PolicyView(Policy.from_file(None if path is None else file))
     except CTRLRunError as error:
         return PolicyUnread(str(file), str(error))
 

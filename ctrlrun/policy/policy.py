@@ -92,7 +92,13 @@ class Policy:
         Raises PolicyError, with the path, when it is missing, unreadable, no regular file, not
         UTF-8, or not a policy (docs/policy.md).
         """
-        text, source = read_file(discover_policy_path() if path is None else path)
+        file = discover_policy_path() if path is None else path
+        try:
+            text, source = read_file(file)
+        except PolicyError:
+            if path is None and _is_missing(Path(file)):
+                raise PolicyError(_missing(Path(file))) from None
+            raise
         return cls.from_yaml(text, source=source)
 
     @classmethod
@@ -220,6 +226,25 @@ def discover_policy_path() -> Path:
     if not configured.strip():
         raise PolicyError(f"{CONFIG_VARIABLE} is set but blank; unset it, or name a policy file")
     return _absolute(configured)
+
+
+def _is_missing(file: Path) -> bool:
+    try:
+        file.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def _missing(file: Path) -> str:
+    """Where the policy was looked for, and what to do when it is not there."""
+    points = f", where {CONFIG_VARIABLE} points" if CONFIG_VARIABLE in os.environ else ""
+    return (
+        f"{file}: there is no policy; looked in {file.parent}{points}; `ctrlrun init` writes one "
+        f"to begin with, and {CONFIG_VARIABLE} names one elsewhere"
+    )
 
 
 def _absolute(path: str | os.PathLike[str]) -> Path:

@@ -79,7 +79,8 @@ def require_file(path: Path) -> None:
     """StoreNotFound when there is no file."""
     if not check_file(path):
         raise StoreNotFound(
-            f"no database at '{path}'; the agent's process creates it when it first runs"
+            f"no database at '{path.absolute()}': is this the right folder? The agent's process "
+            "creates it when it first runs"
         )
 
 

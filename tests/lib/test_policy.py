@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.conditions import Decision
+from ctrlrun.control import Control
 from ctrlrun.errors import InvalidArgument, PolicyError
 from ctrlrun.policy import Evaluation, McpOptions, Policy, PolicyControl, discover_policy_path
 from tests.cases import walk
@@ -687,6 +688,22 @@ def test_no_parent_and_no_home_is_searched(
     for path in (None, "~/ctrlrun.yaml"):
         with pytest.raises(PolicyError, match="below"):
             Policy.from_file(path)
+
+
+@pytest.mark.parametrize("configured", [None, "elsewhere/mine.yaml", "/nowhere/ctrlrun.yaml"])
+def test_a_missing_policy_says_where_it_was_looked_for(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, configured: str | None
+) -> None:
+    if configured is not None:
+        monkeypatch.setenv("CTRLRUN_CONFIG", configured)
+    file = workplace / (configured or "ctrlrun.yaml")
+    for read in (Policy.from_file, Control.from_file):
+        with pytest.raises(PolicyError) as refused:
+            read()
+        said = str(refused.value)
+        for part in (f"looked in {file.parent}", "`ctrlrun init`", "CTRLRUN_CONFIG"):
+            assert part in said
+        assert ("where CTRLRUN_CONFIG points" in said) == (configured is not None)
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,14 @@ def test_what_a_filter_lets_through(text: str, expected: bool) -> None:
         ("decision:alow", 9, "did you mean allow?"),
         ("xyzzy:1", 0, "no field of receipts; fields: "),
         ("type:EXECUTION_STARTED", 0, "type"),
+        ("agent=refund-agent", 0, "write agent:refund-agent"),
+        ("ok -result=committed", 3, "write result:committed"),
+        ("effect=refund:txn_1", 0, "write key:refund:txn_1"),
+        ("since=2h", 0, "write since:2h"),
+        ("acton=stripe.*", 0, "did you mean action? write field:value"),
+        ("effect:refund:txn_1", 0, "did you mean key?"),
+        ("status:ambiguous", 0, "did you mean state?"),
+        ("action_id:act_1", 0, "did you mean id?"),
     ],
 )
 def test_what_cannot_be_read_is_named_with_its_place(text: str, position: int, named: str) -> None:
@@ -143,6 +151,11 @@ def test_what_cannot_be_read_is_named_with_its_place(text: str, position: int, n
     assert refused.value.position == position
     assert named in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ['"agent=bot"', "x=1", "=", "a=b=c", 'agent"="bot'])
+def test_an_equals_sign_in_a_text_is_looked_for(text: str) -> None:
+    assert not parse(text, RowKind.RECEIPTS, now=NOW).is_empty
 
 
 @given(
