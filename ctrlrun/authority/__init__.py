@@ -19,6 +19,7 @@ from ctrlrun.authority.grants import (
     Grant,
     Subject,
 )
+from ctrlrun.authority.nearest import NearestGrant, nearest_grant
 from ctrlrun.authority.patterns import (
     ACTION_SEPARATOR,
     RESOURCE_SEPARATOR,
@@ -81,6 +82,7 @@ __all__ = [
     "DelegationRow",
     "DimensionVerdict",
     "Grant",
+    "NearestGrant",
     "Subject",
     "authority_form",
     "contained_dimension",
@@ -91,6 +93,7 @@ __all__ = [
     "grant_to_json",
     "judge_dimensions",
     "matches",
+    "nearest_grant",
     "new_delegation_id",
     "only_authority",
     "parse_section",

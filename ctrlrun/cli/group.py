@@ -35,7 +35,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "effects": ("ctrlrun.cli.look", "List effects and where they stand."),
         "receipts": ("ctrlrun.cli.evidence", "List receipts, or verify their chain."),
         "events": ("ctrlrun.cli.evidence", "List events, or follow them."),
-        "inspect": ("ctrlrun.cli.look", "Show all that is known of one action."),
+        "inspect": ("ctrlrun.cli.look", "Show all that is known of an action, by any of its ids."),
         "stats": ("ctrlrun.cli.statistics", "Say what the receipts come to."),
         "console": (
             "ctrlrun.cli.serve",

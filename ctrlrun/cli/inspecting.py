@@ -33,9 +33,16 @@ class _Header:
 
 
 def inspection_lines(
-    out: Output, document: Document, reader: StateReader, now: datetime
+    out: Output,
+    document: Document,
+    reader: StateReader,
+    now: datetime,
+    uncovered: str | None = None,
 ) -> Iterator[str]:
-    """The lines of an inspection document; `reader` knows what was asked when no receipt does."""
+    """The lines of an inspection document; `reader` knows what was asked when no receipt does.
+
+    `uncovered` is why no grant covered the action.
+    """
     header = _header(document, reader)
     name = "-" if header is None else header.name
     yield f"{out.shown(document['action_id'])}  {out.shown(name)}"
@@ -43,7 +50,7 @@ def inspection_lines(
     if header is not None:
         for name, said in _asked(header):
             yield label(name) + out.shown(said)
-    for name, said in _became(document, reader, now):
+    for name, said in _became(document, reader, now, uncovered):
         yield label(name) + out.shown(said)
     yield ""
     for event in document["events"]:
@@ -88,10 +95,14 @@ def _asked(header: _Header) -> Iterator[tuple[str, str]]:
     yield "arguments", json_text(header.arguments)
 
 
-def _became(document: Document, reader: StateReader, now: datetime) -> Iterator[tuple[str, str]]:
+def _became(
+    document: Document, reader: StateReader, now: datetime, uncovered: str | None
+) -> Iterator[tuple[str, str]]:
     receipt = document["receipt"]
     if receipt is not None:
         yield "decision", f"{receipt['decision']}  ({receipt['decision_reason']})"
+    if uncovered is not None:
+        yield "authority", uncovered
     for approval in document["approvals"]:
         answered = f" by {approval['approver']}" if approval["approver"] is not None else ""
         yield "approval", f"{approval['approval_id']}  {approval['status']}{answered}"

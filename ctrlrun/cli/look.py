@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
 from ctrlrun.approval import ApprovalStatus
+from ctrlrun.authority import NO_AUTHORITY
 from ctrlrun.cli.inspecting import inspection_lines
 from ctrlrun.cli.lines import approval_fields, effect_fields
 from ctrlrun.cli.listing import Listing, print_list
 from ctrlrun.cli.options import json_option, reading_desk, store_option, text
 from ctrlrun.cli.output import Output, note
+from ctrlrun.cli.policy_loading import authority_option
 from ctrlrun.effect import EffectRecord, EffectState
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.operator import (
     ReadingDesk,
     held_effect_document,
-    inspection_for,
+    read_authority,
+    read_policy,
     request_document,
     unanswered_count,
+    uncovered_text,
 )
+from ctrlrun.operator.inspect import find_inspection, record_document
+from ctrlrun.operator.wording import json_text
+from ctrlrun.receipt import Receipt
 from ctrlrun.state import Page, PagedReader
 
 _LAPSED = "lapsed"
@@ -117,43 +124,49 @@ def _effects_page(reader: PagedReader, **where: Any) -> Page[_Found]:
     return Page(found, page.before, page.after, page.damaged)
 
 
-@click.command(short_help="Show all that is known of one action.")
-@click.argument("action_id", callback=text)
+@click.command(short_help="Show all that is known of an action, by any of its ids.")
+@click.argument("some_id", metavar="ID", callback=text)
 @store_option
+@authority_option
 @click.option("--json", "as_json", is_flag=True, help="The same as one JSON document.")
-def inspect(action_id: str, store_url: str | None, as_json: bool) -> None:
-    """Show ACTION_ID whole: who asked for what, the decision, approvals, the effect, every event."""
+def inspect(
+    some_id: str, store_url: str | None, authority_file: Path | None, as_json: bool
+) -> None:
+    """Show the action of ID whole: who asked for what, the decision, approvals, the effect, every
+    event.
+
+    ID is an action's (act_), a request's (apr_), a receipt's (ctr_), or an effect's key: then it is
+    the action that holds the effect. A delegation (dlg_) is shown as it is stored.
+    """
     desk = reading_desk(store_url)
     with closing(desk.reader()) as reader:
-        document = inspection_for(reader, action_id, clock=desk.clock)
+        document = find_inspection(reader, some_id, clock=desk.clock)
+        record = None
         if document is None:
-            known = f"no event or receipt of an action {action_id!r} is known"
-            raise InvalidArgument(known + _whose(reader, action_id))
+            record = record_document(reader, some_id, clock=desk.clock)
         out = Output()
+        if document is None and record is None:
+            raise InvalidArgument(
+                f"nothing is known of {some_id!r}: no action, request, receipt, effect or "
+                "delegation has this id"
+            )
         if as_json:
-            out.json(document, indent=2)
-        else:
-            for line in inspection_lines(out, document, reader, desk.clock()):
+            out.json(document or record or {}, indent=2)
+        elif document is not None:
+            uncovered = _uncovered(reader, document, authority_file, desk.clock())
+            for line in inspection_lines(out, document, reader, desk.clock(), uncovered):
                 out.say(line)
+        else:
+            for name, value in (record or {}).items():
+                out.say(f"{name}: {out.shown(json_text(value))}")
 
 
-def _whose(reader: PagedReader, other_id: str) -> str:
-    """What else an id is that was taken for an action's, and which command shows what is meant."""
-    request = reader.get_approval(other_id)
-    if request is not None:
-        return f"; it is a request, see {_inspect(request.request.action.action_id)}"
-    effect = reader.get_effect(other_id)
-    if effect is not None:
-        if inspection_for(reader, effect.action_id) is None:
-            return "; it is an effect's key, and `ctrlrun effects` shows where it stands"
-        return f"; it is an effect's key, see {_inspect(effect.action_id)}"
-    if other_id.startswith("ctr_"):
-        return "; ctr_ is a receipt's, whose action_id `ctrlrun receipts --json` shows"
-    if other_id.startswith("dlg_"):
-        return "; dlg_ is a delegation's, and `ctrlrun delegations` shows those there are"
-    return ""
-
-
-def _inspect(action_id: str) -> str:
-    """The command that shows an action."""
-    return f"`{shlex.join(('ctrlrun', 'inspect', action_id))}`"
+def _uncovered(
+    reader: PagedReader, document: dict[str, Any], authority_file: Path | None, now: datetime
+) -> str | None:
+    """Why no grant covered the action, by the grants that are read now; None for any other end."""
+    receipt = document["receipt"]
+    if receipt is None or receipt["decision_reason"] != NO_AUTHORITY:
+        return None
+    grants = read_authority(read_policy(), authority_file)
+    return uncovered_text(reader, Receipt.from_dict(receipt), grants, now)

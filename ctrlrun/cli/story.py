@@ -85,7 +85,8 @@ def _history(out: Output, facts: EffectFacts) -> Iterator[str]:
     told = [line for entry in facts.timeline.entries if (line := _line(out, entry)) is not None]
     shown = told[-SHOWN:]
     if shown != told or not facts.timeline.complete:
-        command = shlex.join(("ctrlrun", "inspect", facts.record.effect_key))
+        key = facts.record.effect_key.replace("\\", "\\\\").replace('"', '\\"')
+        command = shlex.join(("ctrlrun", "events", "--filter", f'key:"{key}"'))
         yield f"  ... the beginning: {out.shown(command)}"
     yield from shown
 

@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from ctrlrun.operator.timeline import Timeline as Timeline
     from ctrlrun.operator.timeline import action_timeline as action_timeline
     from ctrlrun.operator.timeline import older_timeline as older_timeline
+    from ctrlrun.operator.uncovered import uncovered_text as uncovered_text
     from ctrlrun.operator.verbs import approve as approve
     from ctrlrun.operator.verbs import deny as deny
     from ctrlrun.operator.verbs import keep_unknown as keep_unknown
@@ -236,6 +237,7 @@ _HOME = {
             "action_timeline",
             "older_timeline",
         ),
+        "uncovered": ("uncovered_text",),
         "verbs": (
             "approve",
             "deny",

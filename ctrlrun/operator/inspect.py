@@ -13,8 +13,9 @@ from typing import Any
 from ctrlrun.approval import ApprovalRecord
 from ctrlrun.clock import Clock, iso_timestamp, utc_now
 from ctrlrun.effect import EffectRecord
+from ctrlrun.operator.delegations import delegation_document
 from ctrlrun.operator.holding import holder_document, holding
-from ctrlrun.operator.pages import oldest_first, paged
+from ctrlrun.operator.pages import newest_first, oldest_first, paged
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state import PagedReader, StateReader
 
@@ -47,6 +48,53 @@ def inspection_for(
         "approvals": [approval_document(record) for record in _approvals(reader, receipt, events)],
         "events": [event.to_dict() for event in events],
     }
+
+
+def find_inspection(
+    store: StateReader, some_id: str, *, clock: Clock = utc_now
+) -> dict[str, Any] | None:
+    """The inspection of the action that an id is about.
+
+    The id of the action, a request (`apr_`) or a receipt (`ctr_`), or an effect key, whose action is
+    the one that holds it. None where nothing is known of such an action.
+    """
+    document = inspection_for(store, some_id, clock=clock)
+    if document is not None:
+        return document
+    request = store.get_approval(some_id)
+    effect = store.get_effect(some_id)
+    receipt = _receipt(store, some_id) if some_id.startswith("ctr_") else None
+    for action_id in (
+        None if request is None else request.request.action.action_id,
+        None if effect is None else effect.action_id,
+        None if receipt is None else receipt.action_id,
+    ):
+        document = None if action_id is None else inspection_for(store, action_id, clock=clock)
+        if document is not None:
+            return document
+    return None
+
+
+def _receipt(store: StateReader, receipt_id: str) -> Receipt | None:
+    if hasattr(store, "get_receipt"):
+        found: Receipt | None = store.get_receipt(receipt_id)
+        return found
+    every = newest_first(paged(store).receipts_page)
+    return next((receipt for receipt in every if receipt.receipt_id == receipt_id), None)
+
+
+def record_document(
+    reader: PagedReader, some_id: str, *, clock: Clock = utc_now
+) -> dict[str, Any] | None:
+    """What stands under an id of which no action tells: a delegation, a request, an effect."""
+    delegation = reader.get_delegation(some_id)
+    if delegation is not None:
+        return delegation_document(delegation)
+    request = reader.get_approval(some_id)
+    if request is not None:
+        return request_document(request)
+    effect = reader.get_effect(some_id)
+    return None if effect is None else held_effect_document(reader, effect, clock())
 
 
 def effect_document(record: EffectRecord) -> dict[str, Any]:

@@ -36,6 +36,11 @@ class EvidenceReads(Reads):
         rows = self._rows(f"SELECT {EVENT_COLUMNS} FROM events ORDER BY event_id")
         return tuple(event_from(row) for row in rows)
 
+    def get_receipt(self, receipt_id: str) -> Receipt | None:
+        """The receipt of an id, or None."""
+        row = self._row(_BY_ID, (receipt_id,))
+        return None if row is None else receipt_from(row)
+
     def receipts(self) -> tuple[Receipt, ...]:
         """Every receipt in the order of the chain, those from before it first."""
         order = self._dialect.stored["receipts"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from datetime import UTC, datetime, timedelta
@@ -11,9 +12,13 @@ from typing import Any
 import pytest
 
 from ctrlrun.action import Action, Principal
+from ctrlrun.authority import Authority, DelegationRecord, Grant, Subject, grant_to_json
 from ctrlrun.clock import utc_now
+from ctrlrun.control import Control
+from ctrlrun.errors import AuthorityDenied
+from ctrlrun.policy import Policy
 from ctrlrun.receipt import ReceiptResult, WouldHave
-from tests.cli.helpers import Scene
+from tests.cli.helpers import POLICY, Scene
 
 
 def shape(lines: list[str]) -> list[str]:
@@ -169,8 +174,6 @@ def test_a_refused_retry_shows_the_record_that_its_rival_holds(scene: Scene) -> 
 def test_json(scene: Scene) -> None:
     receipt = scene.refund()
     ended = scene.ctrlrun("inspect", receipt.action_id, "--json")
-    import json
-
     document = json.loads(ended.out)
     assert ended.out == json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     assert list(document) == [
@@ -202,20 +205,92 @@ def test_events_stand_in_order_and_ids_to_the_right(scene: Scene) -> None:
     assert [line[:7] for line in lines] == ["   16  ", "   17  ", "   18  ", "   19  "]
 
 
-def test_an_id_of_something_else_is_told_where_its_action_stands(scene: Scene) -> None:
-    request_id = scene.ask()
+def test_any_id_of_an_action_shows_it(scene: Scene) -> None:
+    request_id = scene.ask("txn_8")
+    asked = scene.store.get_approval(request_id)
+    assert asked is not None
     scene.refund("txn_1")
-    request = scene.store.get_approval(request_id)
     (receipt,) = scene.store.receipts()
-    assert request is not None
-    scene.store.reserve_effect("refund:txn_7", "act_holder")
-    for other, said in (
-        (request_id, f"see `ctrlrun inspect {request.request.action.action_id}`"),
-        (receipt.receipt_id, "ctrlrun receipts --json"),
-        ("refund:txn_1", f"see `ctrlrun inspect {receipt.action_id}`"),
-        ("refund:txn_7", "`ctrlrun effects` shows"),  # of that action nothing is known
-        ("dlg_1", "`ctrlrun delegations` shows"),
+    for some_id, action_id in (
+        (request_id, asked.request.action.action_id),
+        (receipt.receipt_id, receipt.action_id),
+        ("refund:txn_1", receipt.action_id),
     ):
-        ended = scene.ctrlrun("inspect", other)
-        assert ended.code == 1
-        assert other in ended.error and said in ended.error
+        for options in ((), ("--json",)):
+            ended = scene.ctrlrun("inspect", some_id, *options)
+            assert (ended.code, ended.err) == (0, "")
+            assert ended.out == scene.ctrlrun("inspect", action_id, *options).out
+
+
+def test_what_no_action_tells_of_is_shown_as_it_is_stored(scene: Scene) -> None:
+    scene.store.reserve_effect("refund:txn_7", "act_holder")
+    action = Action("email.send", {"to": "\x1b[2J"}, Principal("bot"))
+    request_id = scene.control.approvals.request(action, timedelta(minutes=5)).request_id
+    grant = grant_to_json(Grant("", Subject("bot"), ("email.send",)))
+    made = DelegationRecord("dlg_1", "head", 1, grant, "ada", None, "api", utc_now())
+    scene.store.put_delegation(made)
+    for some_id, said in (
+        ("refund:txn_7", 'state: "reserved"'),
+        (request_id, 'action: "email.send"'),
+        ("dlg_1", 'parent_id: "head"'),
+    ):
+        ended = scene.ctrlrun("inspect", some_id)
+        assert (ended.code, ended.err) == (0, "")
+        assert said in ended.lines and "\x1b" not in ended.out
+        (document,) = [json.loads(scene.ctrlrun("inspect", some_id, "--json").out)]
+        assert some_id in document.values()
+
+
+@pytest.mark.parametrize("some_id", ["apr_nope", "ctr_nope", "dlg_nope", "refund:nope"])
+def test_an_unknown_id_is_named(scene: Scene, some_id: str) -> None:
+    ended = scene.ctrlrun("inspect", some_id)
+    assert ended.code == 1 and f"nothing is known of {some_id!r}" in ended.error
+
+
+GRANTS = """
+authority:
+  grants:
+    - {id: support, subject: {agent: support-agent}, actions: [stripe.refund]}
+    - {id: readers, subject: {agent: refund-agent}, actions: ["stripe.read*"]}
+    - id: european
+      subject: {agent: refund-agent}
+      actions: [stripe.refund]
+      resources: ["payment:eu_*"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("agent", "name", "said"),
+    [
+        ("refund-agent", "stripe.refund", "the nearest grant, european, fails in resources"),
+        ("refund-agent", "stripe.payout", "the nearest grant, readers, fails in actions"),
+        ("stranger", "stripe.refund", "the nearest grant, support, fails in subject"),
+    ],
+)
+def test_no_authority_names_the_nearest_grant_to_operators_alone(
+    scene: Scene, agent: str, name: str, said: str
+) -> None:
+    policy = POLICY.replace("ctrlrun.policy/v2", "ctrlrun.policy/v3") + GRANTS
+    (scene.folder / "ctrlrun.yaml").write_text(policy, encoding="utf-8")
+    control = Control(Policy.from_yaml(policy), scene.store, authority=Authority.from_yaml(policy))
+    with pytest.raises(AuthorityDenied) as denied:
+        control.execute(Action(name, {}, Principal(agent), resource="payment:us_1"), lambda: None)
+    assert not any(grant in str(denied.value) for grant in ("european", "readers", "support:"))
+    (receipt,) = scene.store.receipts()
+    lines = scene.ctrlrun("inspect", receipt.action_id).lines
+    assert f"authority   no grant covers {agent} for {name}; {said}" in lines
+    denials = [event for event in scene.store.events() if event.type == "AUTHORITY_DENIED"]
+    assert [dict(event.data) for event in denials] == [{"reason": "no_authority"}]
+
+
+def test_without_the_grants_it_says_so(scene: Scene) -> None:
+    authority = Authority.from_yaml(f"schema: ctrlrun.policy/v3{GRANTS}")
+    control = Control(scene.control.policy, scene.store, authority=authority)
+    with pytest.raises(AuthorityDenied):
+        control.execute(Action("x", {}, Principal("stranger")), lambda: None)
+    (receipt,) = scene.store.receipts()
+    lines = scene.ctrlrun("inspect", receipt.action_id).lines
+    assert any("the grants were not read: policy not read" in line for line in lines)
+    (scene.folder / "grants.yaml").write_text(f"schema: ctrlrun.policy/v3{GRANTS}")
+    named = scene.ctrlrun("inspect", receipt.action_id, "--authority", "grants.yaml").lines
+    assert any("the nearest grant, " in line for line in named)

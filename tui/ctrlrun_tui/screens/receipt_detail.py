@@ -60,12 +60,15 @@ def result_word(receipt: Receipt) -> str:
     return STATE_WORDS.get(receipt.result.value, receipt.result.value)
 
 
-def receipt_detail(receipt: Receipt, glyphs: Glyphs) -> Detail:
-    """One receipt: what it was, who decided it, how it ended."""
+def receipt_detail(receipt: Receipt, glyphs: Glyphs, uncovered: str | None = None) -> Detail:
+    """One receipt: what it was, who decided it, how it ended.
+
+    `uncovered` is why no grant covered it, raw.
+    """
     title: Line = (result_span(receipt, glyphs), Span(f" {result_word(receipt)}"))
     lines = (
         *_what(receipt, glyphs),
-        *_decided(receipt, glyphs),
+        *_decided(receipt, glyphs, uncovered),
         *_ended(receipt, glyphs),
         *_evidence(receipt, glyphs),
     )
@@ -93,10 +96,12 @@ def _what(receipt: Receipt, glyphs: Glyphs) -> Iterator[DetailLine]:
     yield Fact("effect", (Span(key, role),), (Span(resource, Role.QUIET),), whole=True)
 
 
-def _decided(receipt: Receipt, glyphs: Glyphs) -> Iterator[DetailLine]:
+def _decided(receipt: Receipt, glyphs: Glyphs, uncovered: str | None) -> Iterator[DetailLine]:
     text = f"{receipt.decision.value}, {glyphs.said(receipt.decision_reason)}"
     cited = ", ".join(glyphs.said(control) for control in receipt.controls)
     yield Fact("decision", words(text), (Span(cited, Role.QUIET),), whole=True)
+    if uncovered is not None:
+        yield Fact("authority", words(glyphs.said(uncovered)), whole=True)
     if receipt.approval_id is not None:
         short = glyphs.said(short_id(receipt.approval_id, ellipsis=glyphs.middle))
         by = "" if receipt.approver is None else f"by {glyphs.said(receipt.approver)}"

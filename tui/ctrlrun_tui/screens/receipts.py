@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from textual import work
 from textual.message import Message
 
-from ctrlrun.operator import RowKind, mutation_facts
+from ctrlrun.operator import RowKind, mutation_facts, uncovered_text
 from ctrlrun.operator.wording import clock_text
 from ctrlrun.receipt import Receipt
 from ctrlrun.state import Page, PagedReader
@@ -116,7 +116,8 @@ class ReceiptsView(EvidenceView, inherit_bindings=False):
         mutation = mutation_facts(reader, receipt)
         if mutation is not None:
             return mutation_detail(mutation, glyphs, here=self.console_app.where.environment)
-        return receipt_detail(receipt, glyphs)
+        uncovered = uncovered_text(reader, receipt, self.console_app.authority, now)
+        return receipt_detail(receipt, glyphs, uncovered)
 
     # --- the view line, with the chain's state ---------------------------------------------------
 
