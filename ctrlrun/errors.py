@@ -73,14 +73,23 @@ class EffectKeyError(CTRLRunError):
 
 
 class ActionDenied(CTRLRunError):
-    """The action was refused; retrying the same action does not help."""
+    """The action was refused; retrying the same action does not help.
+
+    ``note`` is what the person who denied it wrote, as they wrote it.
+    """
 
     def __init__(
-        self, message: str | None = None, *, reason: str, action_id: str | None = None
+        self,
+        message: str | None = None,
+        *,
+        reason: str,
+        action_id: str | None = None,
+        note: str | None = None,
     ) -> None:
         super().__init__(message or reason)
         self.reason = reason
         self.action_id = action_id
+        self.note = note
 
 
 class AuthorityDenied(ActionDenied):
@@ -137,14 +146,25 @@ class ApprovalTimeout(CTRLRunError):
 
 
 class ApprovalMismatch(CTRLRunError):
-    """The approval does not cover this: ``reason`` is ``unknown``, ``mismatch`` or its status."""
+    """The approval does not cover this: ``reason`` is ``unknown``, ``mismatch`` or its status.
+
+    Of a ``mismatch``, ``differences`` are the names of what is not as it was approved: arguments
+    by their paths (``amount``, ``meta.rows[0]``), or ``action``, ``agent``, ``user``, ``resource``,
+    ``environment``.
+    """
 
     def __init__(
-        self, message: str | None = None, *, reason: str, approval_id: str | None = None
+        self,
+        message: str | None = None,
+        *,
+        reason: str,
+        approval_id: str | None = None,
+        differences: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message or reason)
         self.reason = reason
         self.approval_id = approval_id
+        self.differences = differences
 
 
 class DuplicateEffect(CTRLRunError):

@@ -10,9 +10,10 @@ from typing import Any
 from ctrlrun.approval import ApprovalStatus
 from ctrlrun.cli.lines import label, principal_text
 from ctrlrun.cli.output import Output
-from ctrlrun.operator import HolderStanding
+from ctrlrun.operator import HolderStanding, differing, mutation_facts
+from ctrlrun.operator.pages import paged
 from ctrlrun.operator.wording import data_text, json_text
-from ctrlrun.receipt import principal_document
+from ctrlrun.receipt import Receipt, principal_document
 from ctrlrun.state import StateReader
 
 Document = dict[str, Any]
@@ -120,6 +121,12 @@ def _became(
     else:
         yield "receipt", f"{receipt['receipt_id']}  {receipt['result']}"
         yield from _details(receipt)
+        facts = mutation_facts(paged(reader), Receipt.from_dict(receipt))
+        for field in () if facts is None else differing(facts.fields):
+            left, right = (
+                side if side is not None else "nothing" for side in (field.left, field.right)
+            )
+            yield "differs", f"{field.name}: approved {left}, attempted {right}"
 
 
 def _details(receipt: Document) -> Iterator[tuple[str, str]]:

@@ -23,11 +23,18 @@ from ctrlrun.errors import (
     InvalidArgument,
 )
 from ctrlrun.logs import get_logger
+from ctrlrun.operator.difference import different_fields
+from ctrlrun.operator.pages import paged
 from ctrlrun.policy import Evaluation
 from ctrlrun.receipt import EventType, ReceiptResult
 from ctrlrun.state import StateStore
+from ctrlrun.state.page import START
+from ctrlrun.text import inert
 
 log = get_logger("ctrlrun.control")
+
+_NAMED = 5
+"""Differences that a message names; the exception has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +177,12 @@ def _refused(
     approver = approver_of(ledger.store, approval_id)
     result = ReceiptResult.BLOCKED
     if isinstance(refusal, ActionDenied):
-        refusal = _denied_by_person(call, approval_id, approver)
+        refusal = _denied_by_person(ledger.store, call, approval_id, approver)
         result = ReceiptResult.DENIED
         ledger.event(EventType.APPROVAL_DENIED, {"approver": approver}, approval_id=approval_id)
         ledger.event(EventType.ACTION_DENIED, {"reason": refusal.reason})
     elif isinstance(refusal, ApprovalMismatch):
+        refusal = _told_apart(ledger.store, call, refusal)
         invalidated(ledger, call, approval_id, refusal.reason)
     else:
         refused_by_key(ledger, refusal, approval_id)
@@ -192,11 +200,43 @@ def _refused(
     return Refused(refusal)
 
 
-def _denied_by_person(call: Call, approval_id: str | None, approver: str | None) -> ActionDenied:
+def _denied_by_person(
+    store: StateStore, call: Call, approval_id: str | None, approver: str | None
+) -> ActionDenied:
+    note = None if approval_id is None else _denial_note(store, approval_id)
+    said = "" if note is None else f": {inert(note)}"
     return ActionDenied(
-        f"{call.action.name} is denied: approval_denied ({approval_id} was denied by {approver})",
+        f"{call.action.name} is denied: approval_denied ({approval_id} was denied by "
+        f"{approver}{said})",
         reason="approval_denied",
         action_id=call.action.action_id,
+        note=note,
+    )
+
+
+def _denial_note(store: StateStore, approval_id: str) -> str | None:
+    """What the person noted who denied a request: with the first event of it, which is the answer."""
+    denials = paged(store).events_page(
+        after=START, limit=1, approval_id=approval_id, types=(EventType.APPROVAL_DENIED,)
+    )
+    note = denials.items[0].data.get("note") if denials.items else None
+    return note if isinstance(note, str) else None
+
+
+def _told_apart(store: StateStore, call: Call, refusal: ApprovalMismatch) -> ApprovalMismatch:
+    """The refusal of an action that was not the approved one, with what is different about it."""
+    if refusal.reason != "mismatch" or refusal.approval_id is None:
+        return refusal
+    record = store.get_approval(refusal.approval_id)
+    if record is None:
+        return refusal
+    names = different_fields(record.request.action, call.action)
+    told = ", ".join(map(inert, names[:_NAMED])) + (", ..." if len(names) > _NAMED else "")
+    return ApprovalMismatch(
+        f"{refusal} (different: {told})" if names else str(refusal),
+        reason=refusal.reason,
+        approval_id=refusal.approval_id,
+        differences=names,
     )
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from ctrlrun.operator.seen import SeenAction
+from ctrlrun.action import Action
+from ctrlrun.operator.seen import SeenAction, action_of_request
 from ctrlrun.operator.wording import json_text
 
 
@@ -68,6 +69,12 @@ def differing(fields: tuple[FieldDifference, ...]) -> tuple[FieldDifference, ...
     return tuple(
         field for field in fields if field.sign is not Sign.SAME and field.part is not Part.HASH
     )
+
+
+def different_fields(approved: Action, attempted: Action) -> tuple[str, ...]:
+    """The names of what is not the same in two actions: paths of arguments, `agent`, `resource`."""
+    sides = (action_of_request(each, each.action_hash) for each in (approved, attempted))
+    return tuple(field.name for field in differing(difference(*sides)))
 
 
 def _plain(part: Part, name: str, left: str | None, right: str | None) -> FieldDifference:

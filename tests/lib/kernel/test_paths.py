@@ -21,6 +21,7 @@ from ctrlrun.errors import (
     NotExecuted,
     Suspended,
 )
+from ctrlrun.operator import deny
 from ctrlrun.receipt import Receipt
 from tests.cases import walk
 from tests.lib.kernel.world import START, World
@@ -181,6 +182,47 @@ def test_a_person_denied_it(world: Make) -> None:
     )
     assert w.store.events()[-2].data == {"approver": "tui:alice"}
     assert w.store.events()[-1].data == {"reason": "approval_denied"}
+
+
+@walk(
+    ("note", "said"),
+    [("not before Monday", ": not before Monday)"), ("a\nb", ": a⏎b)"), (None, "tui:alice)")],
+)
+def test_the_note_of_a_denial_reaches_the_agent(world: Make, note: str | None, said: str) -> None:
+    """Also when it is presented again: the evidence of that carries no note."""
+    w = world()
+    request = w.control.approvals.request(w.action(1000), timedelta(minutes=5))
+    deny(w.store, request.request_id, "tui:alice", note=note, clock=w.clock)
+    for _ in range(2):
+        error = w.caught(1000, presented=request.request_id)
+        assert isinstance(error, ActionDenied)
+        assert error.note == note
+        assert str(error).endswith(said)
+        assert w.last.error == str(error)
+
+
+@walk(
+    ("attempted", "differences"),
+    [
+        ({"amount": 2000}, ("amount",)),
+        ({"principal": Principal("b", "ada")}, ("agent", "user")),
+        ({"amount": 1001, "resource": "p:2"}, ("amount", "resource")),
+    ],
+)
+def test_a_mismatch_names_what_differs(
+    world: Make, attempted: dict[str, Any], differences: tuple[str, ...]
+) -> None:
+    w = world()
+    presented = w.granted(1000)
+    attempted = dict(attempted)
+    action = w.action(attempted.pop("amount", 1000), **attempted)
+    error = w.caught(action=action, presented=presented)
+    assert isinstance(error, ApprovalMismatch)
+    assert (error.reason, error.differences) == ("mismatch", differences)
+    assert f"(different: {', '.join(differences)})" in str(error)
+    for other in (presented_consumed(w), "apr_nope"):
+        error = w.caught(1000, presented=other)
+        assert isinstance(error, ApprovalMismatch) and error.differences == ()
 
 
 def presented_pending(w: World) -> str:
