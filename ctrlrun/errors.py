@@ -101,10 +101,11 @@ class AuthorityDenied(ActionDenied):
         *,
         reason: str,
         action_id: str | None = None,
+        note: str | None = None,
         grant_id: str | None = None,
         delegation_id: str | None = None,
     ) -> None:
-        super().__init__(message, reason=reason, action_id=action_id)
+        super().__init__(message, reason=reason, action_id=action_id, note=note)
         self.grant_id = grant_id
         self.delegation_id = delegation_id
 

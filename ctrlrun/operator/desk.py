@@ -135,7 +135,7 @@ class Desk(ReadingDesk):
         reason: str | None = None,
         via: str | None = None,
     ) -> EffectRecord:
-        """Say what became of an AMBIGUOUS effect; see `ctrlrun.operator.resolve`."""
+        """Say what became of an effect without an outcome; see `ctrlrun.operator.resolve`."""
         with closing(self._writer()) as store:
             return verbs.resolve(
                 store,
