@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime
+from typing import NoReturn
 
 import click
 
@@ -109,48 +111,63 @@ def resolve(
     """
     if committed == failed:
         raise click.UsageError("say exactly one of --committed and --failed")
-    outcome: Outcome = "committed" if committed else "failed"
-    if failed and not (note or "").strip():
+    said = _Resolution(effect_key, "committed" if committed else "failed", attempt, note)
+    if failed and not said.has_note:
         raise click.UsageError(
             "--failed needs a --note that says how you know; nothing was written"
         )
     desk = answering_desk(store_url, as_name)
     out = Output()
-    seen: EffectRecord | None = None
-    if not yes and on_terminal():
-        seen = _told(out, desk, effect_key, attempt, outcome)
-        if seen is not None and not _agreed(out, f"Resolve it {outcome} as {out.shown(desk.who)}?"):
-            _not_written("not resolved")
+    seen = None if yes or not on_terminal() else _asked(out, desk, said)
     record = desk.resolve(
         effect_key,
-        outcome,
+        said.outcome,
         attempt=attempt if seen is None else seen.attempt,
         action_id=None if seen is None else seen.action_id,
         note=note,
     )
-    resolved = f"{out.shown(record.effect_key)} resolved {outcome} by {out.shown(desk.who)}"
+    resolved = f"{out.shown(record.effect_key)} resolved {said.outcome} by {out.shown(desk.who)}"
     with after_the_fact(resolved):
         out.say(resolved)
         if failed:
             out.say("a retry of this effect is now permitted")
 
 
-def _told(
-    out: Output, desk: Desk, effect_key: str, attempt: int | None, outcome: Outcome
-) -> EffectRecord | None:
-    """Show an effect and what the answer permits; None for one that is refused without a question."""
+@dataclass(frozen=True, slots=True)
+class _Resolution:
+    """What somebody is about to say of an effect."""
+
+    effect_key: str
+    outcome: Outcome
+    attempt: int | None
+    note: str | None
+
+    @property
+    def has_note(self) -> bool:
+        """Whether there is a note; a blank one is none."""
+        return bool((self.note or "").strip())
+
+
+def _asked(out: Output, desk: Desk, said: _Resolution) -> EffectRecord | None:
+    """Show an effect and what the answer permits, and ask; exits unless the person agrees.
+
+    Returns what was shown; None for an answer that is refused without a question.
+    """
     with closing(open_writer(desk.location, clock=desk.clock, extend=True)) as store:
-        record = store.get_effect(effect_key)
-        if record is None or attempt not in (None, record.attempt):
+        record = store.get_effect(said.effect_key)
+        if record is None or said.attempt not in (None, record.attempt):
             return None
         now = desk.clock()
         facts = effect_facts(store, record, now)
-    lost = loss_of(record, facts.holding, now) is not None
-    if record.state is not EffectState.AMBIGUOUS and not lost:
-        return None
+    if record.state is not EffectState.AMBIGUOUS:
+        loss = loss_of(record, facts.holding, now)
+        if loss is None or (loss.needs_note and not said.has_note):
+            return None
     for line in story_lines(out, facts, now):
         out.say(line)
-    out.say(license_text(outcome))
+    out.say(license_text(said.outcome))
+    if not _agreed(out, f"Resolve it {said.outcome} as {out.shown(desk.who)}?"):
+        _not_written("not resolved")
     return record
 
 
@@ -199,6 +216,6 @@ def _forget_typed_ahead() -> None:
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
-def _not_written(what: str) -> None:
+def _not_written(what: str) -> NoReturn:
     note(f"{what}; nothing was written")
     raise click.exceptions.Exit(1)

@@ -245,7 +245,7 @@ class _Answer:
         if loss.needs_note and "note" not in self._said:
             raise InvalidArgument(
                 f"{record.effect_key} was not resolved: its process is gone, but its lease lives "
-                f"until {_lease_end(record)}; say in a note how you know what became of it"
+                f"until {_lease_end(record)}; say in a note (--note) how you know what became of it"
             )
         try:
             self._store.mark_ambiguous(record.effect_key, record.action_id, loss.error)
