@@ -160,6 +160,11 @@ def _awaits(document: Document, reader: StateReader, now: datetime) -> str:
         return "granted, not used"
     if status in (ApprovalStatus.DENIED, ApprovalStatus.EXPIRED):
         return status.value
+    held = (
+        None if document["effect"] is None else reader.get_effect(document["effect"]["effect_key"])
+    )
+    if held is not None and held.action_id == document["action_id"] and held.lease_is_lapsed(now):
+        return "no outcome, and its lease has lapsed: ctrlrun resolve says what became of it"
     return "in flight"
 
 

@@ -17,7 +17,7 @@ from ctrlrun.clock import utc_now
 from ctrlrun.control import Control
 from ctrlrun.errors import AuthorityDenied
 from ctrlrun.policy import Policy
-from ctrlrun.receipt import ReceiptResult, WouldHave
+from ctrlrun.receipt import Event, EventType, ReceiptResult, WouldHave
 from tests.cli.helpers import POLICY, Scene
 
 
@@ -140,6 +140,14 @@ def test_why_there_is_no_receipt(scene: Scene) -> None:
 
     scene.refund(executor=look)
     assert seen == ["receipt     -  (in flight)"]
+
+
+def test_a_crashed_call_is_not_in_flight_for_ever(scene: Scene) -> None:
+    with scene.at(utc_now() - timedelta(hours=1)):
+        scene.store.reserve_effect("refund:txn_1", "act_1")
+        event = Event(EventType.EXECUTION_STARTED, "act_1", utc_now(), {}, "refund:txn_1")
+        scene.store.append_event(event)
+    assert receipt_line(scene, "act_1").startswith("receipt     -  (no outcome, and its lease has")
 
 
 def test_an_action_of_which_only_events_are_known(scene: Scene) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
 
 from ctrlrun.action import Action, Principal
+from ctrlrun.clock import utc_now
 from ctrlrun.control import Control
 from ctrlrun.effect import EffectState, Holder
+from ctrlrun.operator import resolve
 from ctrlrun.policy import Policy
 from ctrlrun.postgres import PostgresStateStore
+from ctrlrun.process import this_process
 from ctrlrun.state.postgres import ExistingPostgresStore
 from tests.pg.server import rows, run, server_url
 
@@ -113,3 +116,18 @@ def test_a_role_that_may_not_write_the_table_acts_all_the_same(schema: str, gran
         record = store.get_effect("pay:1")
         store.close()
     assert record is not None and record.state is EffectState.COMMITTED
+
+
+def test_a_crashed_attempt_is_resolved(schema: str) -> None:
+    """Its lease has lapsed, or its process is gone while the lease lives."""
+    store = PostgresStateStore(server_url(), schema=schema)
+    here = this_process()
+    for key, lease in (("lapsed", timedelta(microseconds=1)), ("gone", timedelta(hours=1))):
+        store.reserve_effect(key, "act_1", lease)
+        process = (here.host, 2**22 + 1, here.boot_id, "main", "0.01")
+        store.put_holder(Holder(key, "act_1", 1, *process, utc_now()))
+        record = resolve(store, key, "failed", "cli:me", note="the pod was evicted")
+        assert (record.state, record.resolved_by) == (EffectState.FAILED, "cli:me")
+    types = [event.type for event in store.events()]
+    store.close()
+    assert types == ["EFFECT_RESERVATION_REFUSED", "EFFECT_RESOLVED"] * 2

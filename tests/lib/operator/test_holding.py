@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -16,6 +18,7 @@ import ctrlrun
 from ctrlrun.effect import EffectState, Holder
 from ctrlrun.errors import (
     AmbiguousEffect,
+    CTRLRunError,
     DuplicateEffect,
     InvalidArgument,
     NotExecuted,
@@ -444,3 +447,38 @@ def test_a_lapsed_effect_may_stay_unknown(scene: Scene) -> None:
     before = scene.store.get_effect(KEY)
     event = keep_unknown(scene.store, KEY, "cli:me", clock=scene.clock, note="asked the provider")
     assert (event.data["outcome"], scene.store.get_effect(KEY)) == ("unknown", before)
+
+
+def test_of_the_holder_and_the_person_one_is_heard(scene: Scene) -> None:
+    """Both at once: the effect is what the winner said, and the other is told."""
+    for number in range(20):
+        key, action_id = f"refund:{number}", f"act_{number}"
+        scene.store.reserve_effect(key, action_id, timedelta(seconds=1))
+        scene.store.begin_execution(key, action_id)
+    scene.clock.tick(60)
+
+    def ends(number: int) -> bool:
+        start.wait()
+        try:
+            scene.store.commit_effect(f"refund:{number}", f"act_{number}", None)
+        except CTRLRunError:
+            return False
+        return True
+
+    def answers(number: int) -> bool:
+        start.wait()
+        try:
+            resolve(scene.store, f"refund:{number}", "failed", "cli:me", clock=scene.clock)
+        except InvalidArgument:
+            return False
+        return True
+
+    start = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        for number in range(20):
+            before = len(scene.store.events())
+            ended, answered = pool.submit(ends, number), pool.submit(answers, number)
+            assert ended.result() is not answered.result()
+            record = scene.store.get_effect(f"refund:{number}")
+            assert record.state == ("failed" if answered.result() else "committed")
+            assert len(scene.store.events()) - before == (2 if answered.result() else 0)
