@@ -12,6 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from ctrlrun.action import Action, Principal
+from ctrlrun.authority import Authority, Grant, Subject
 from ctrlrun.conditions import Decision
 from ctrlrun.receipt import Receipt, ReceiptResult
 from ctrlrun_tui.actions import RECEIPTS
@@ -21,6 +22,7 @@ from ctrlrun_tui.glyphs import UNICODE
 from ctrlrun_tui.screens.inspect import InspectScreen
 from ctrlrun_tui.screens.paper import JsonPaper
 from ctrlrun_tui.screens.receipts import ReceiptsView, chain_line, receipt_row
+from ctrlrun_tui.widgets.detail import DetailPane
 from tests.tui.evidence_scene import (
     STORABLE,
     Evidence,
@@ -382,3 +384,18 @@ async def test_no_field_of_a_receipt_reaches_the_screen_raw(evidence: Evidence) 
         for action in ("raw", "back", "inspect", "raw"):
             await do(pilot, action)
             assert_inert(screen_of(app))
+
+
+async def test_an_action_that_no_grant_covers_is_told_with_the_nearest_one(
+    evidence: Evidence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grants = Authority({"night": Grant("night", Subject("refund-agent"), ("stripe.payout",))})
+    monkeypatch.setattr("ctrlrun_tui.following.read_authority", lambda *_: grants)
+    evidence.receipt(
+        refund(1, "a"), ReceiptResult.DENIED, decision=Decision.DENY, decision_reason="no_authority"
+    )
+    async with watching(evidence, RECEIPTS, size=(200, 50)) as (app, _):
+        told = " ".join(drawn(view_of(app).query_one(DetailPane)).split())
+        who = "refund-agent for dana@example.com"
+        assert f"no grant covers {who} for stripe.refund; the nearest grant, night," in told
+        assert "fails in actions" in told
