@@ -25,6 +25,7 @@ _PUT = (
     "INSERT INTO receipts (receipt_id, action_id, effect_key, result, json, ts, seq, prev_hash, "
     "hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_BY_ID = f"SELECT {RECEIPT_COLUMNS} FROM receipts WHERE receipt_id = ?"
 _MOVE_HEAD = "UPDATE receipt_chain SET seq = ?, hash = ? WHERE id = 1"
 
 
