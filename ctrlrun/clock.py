@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 
+from ctrlrun.forks import Forked, watch_forks
+
 Clock = Callable[[], datetime]
 
 LONGEST = timedelta(days=365_000)
@@ -38,7 +40,7 @@ def since_boot() -> timedelta:
     return timedelta(microseconds=passed // 1_000)
 
 
-class SteadyClock:
+class SteadyClock(Forked):
     """A clock that is never set back: what counts a lease that is held.
 
     It shows what `clock` shows, and where that was set back, what was shown and the time since boot
@@ -52,6 +54,11 @@ class SteadyClock:
         self._lock = threading.Lock()
         self._boot = since_boot()
         self._shown = clock()
+        watch_forks(self)
+
+    def after_fork_in_child(self) -> None:
+        """A thread that is not here may have been reading."""
+        self._lock = threading.Lock()
 
     def __call__(self) -> datetime:
         """The time."""

@@ -10,8 +10,7 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -78,14 +77,14 @@ class JSONLEventSink:
     def __init__(
         self, directory: str | os.PathLike[str], max_bytes: int | None = None, keep: int = 5
     ) -> None:
-        self._directory = Path(directory)
+        self._directory = Path(directory).absolute()  # a later chdir must not lead elsewhere
         self._max_bytes = None if max_bytes is None else _positive(max_bytes, "max_bytes")
         self._keep = _positive(keep, "keep")
         self._left: dict[Path, tuple[int, int, int]] = {}  # device, inode and size after our line
 
     @property
     def directory(self) -> Path:
-        """Where the files are."""
+        """Where the files are: absolute."""
         return self._directory
 
     @property
@@ -113,7 +112,8 @@ class JSONLEventSink:
 
     def _try_append(self, path: Path, line: bytes) -> bool:
         """Append the line; False when the file was moved away before that."""
-        with _opened(path) as file:
+        file = _opened(path)
+        try:
             locked = _lock(file)
             if locked and not _is_at(file, path):
                 return False
@@ -127,6 +127,8 @@ class JSONLEventSink:
                 raise OSError(errno.ENOSPC, why, str(path))
             self._left[path] = status.st_dev, status.st_ino, status.st_size + len(line)
             return True
+        finally:  # here, and not in a block of its own, whose end an interrupt can prevent
+            os.close(file)
 
     def _ends_in_part(self, status: os.stat_result, path: Path) -> bool:
         """Whether a line that was torn ends the file: this one must not become a part of it.
@@ -160,22 +162,17 @@ def _positive(value: object, name: str) -> int:
     return value
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
+def _opened(path: Path) -> int:
     """A descriptor that appends; the file and its directory are made when they are missing.
 
     A pipe, a device or a symbolic link of that name is an error.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
-        file = open_to_write(path, flags)
+        return open_to_write(path, flags)
     except FileNotFoundError:
         make_folders(path.parent)
-        file = open_to_write(path, flags)
-    try:
-        yield file
-    finally:
-        os.close(file)
+        return open_to_write(path, flags)
 
 
 def _is_at(file: int, path: Path) -> bool:

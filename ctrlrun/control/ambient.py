@@ -48,7 +48,8 @@ class Surrounding(Generic[T]):
 
     Leaving takes out the frame of this block by identity, instead of a token: a token raises in
     another Context than its own, and that would hide the exception inside the block. One object
-    can be entered again, and by several threads.
+    can be entered again, and by several threads. An interrupt may keep `__exit__` from starting:
+    blocks of ours call it once more, in a `finally`.
     """
 
     def __init__(self, variable: ContextVar[_Frame[T] | None], make: Callable[[], T]) -> None:
@@ -56,12 +57,25 @@ class Surrounding(Generic[T]):
         self._make = make
 
     def __enter__(self) -> None:
-        self._variable.set(_Frame(self._make(), self, self._variable.get()))
+        before = self._variable.get()
+        frame = _Frame(self._make(), self, before)
+        try:
+            self._variable.set(frame)
+        except BaseException:  # an interrupt right behind it: nobody will leave the block
+            self._variable.set(before)
+            raise
 
     def __exit__(self, *raised: object) -> None:
-        frame = self._variable.get()
-        if frame is not None:
-            self._variable.set(frame.without(self))
+        frame = None
+        try:
+            frame = self._variable.get()
+            if frame is not None:
+                self._variable.set(frame.without(self))
+        except BaseException:  # an interrupt between two of these
+            now = self._variable.get()
+            if now is not None and (frame is None or now is frame):
+                self._variable.set(now.without(self))
+            raise
 
     def __call__(self, function: F) -> F:
         """Decorate a function, a coroutine function, a generator or an async generator."""

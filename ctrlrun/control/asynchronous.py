@@ -124,10 +124,14 @@ async def _execute(
     """Step 5. A cancellation is an exception like any other here: nobody knows what it cut off."""
     running = Running(settings, call, start)
     try:
-        with executing(running):
-            returned: object = executor()
-            if inspect.isawaitable(returned):
-                returned = await returned
+        inside = executing(running)
+        try:
+            with inside:
+                returned: object = executor()
+                if inspect.isawaitable(returned):
+                    returned = await returned
+        finally:
+            inside.leave()
     except GeneratorExit as closed:
         # The loop has closed: nothing can be awaited any more, nor handed back to who awaits this.
         at_once(functools.partial(record, settings, call, start, running.outcome_of(closed)))

@@ -7,10 +7,10 @@ finds it in a copied context. The rules are in docs/slow-executors.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextvars import ContextVar, Token
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from ctrlrun.clock import SteadyClock
 from ctrlrun.control.ambient import presenting, restore
@@ -23,6 +23,8 @@ from ctrlrun.errors import CTRLRunError, InvalidArgument, LeaseLost, NotExecuted
 from ctrlrun.logs import get_logger
 
 log = get_logger("ctrlrun.control")
+
+T = TypeVar("T")
 
 _LOST = {
     "lapsed": "its lease ran out",
@@ -189,27 +191,54 @@ def _why_lost(record: EffectRecord | None, mine: Reservation, now: datetime) -> 
 _running: ContextVar[Running | None] = ContextVar("ctrlrun_running", default=None)
 
 
-@contextmanager
-def executing(running: Running) -> Iterator[None]:
+class _Inside:
+    """Inside, `running` is the call that executors ask about, and no approval is presented.
+
+    An interrupt may keep `__exit__` from starting: whoever uses this calls `leave` after it, in a
+    `finally`.
+    """
+
+    def __init__(self, running: Running | None) -> None:
+        self._inner = running
+        self._presenting = presenting(None)
+        self._token: Token[Running | None] | None = None
+
+    def __enter__(self) -> None:
+        before = _running.get()
+        try:
+            self._presenting.__enter__()
+            self._token = _running.set(self._inner)
+        except BaseException:  # an interrupt between two of them
+            _running.set(before)
+            self._presenting.__exit__()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def leave(self) -> None:
+        """The executor, or the code of others, has ended; nothing more when that is known."""
+        if self._inner is not None:
+            self._inner.end()
+        self._presenting.__exit__()
+        token, self._token = self._token, None
+        if token is not None:
+            restore(_running, token)
+
+
+def executing(running: Running) -> _Inside:
     """Inside, the executor of this call runs, with no approval presented."""
-    token = _running.set(running)
-    try:
-        with presenting(None):
-            yield
-    finally:
-        running.end()
-        restore(_running, token)
+    return _Inside(running)
 
 
-@contextmanager
-def apart() -> Iterator[None]:
-    """Inside, code of others runs that is no executor, even where one waits for it."""
-    token = _running.set(None)
+def run_apart(work: Callable[[], T]) -> T:
+    """Run code of others that is no executor, even where one waits for it."""
+    inside = _Inside(None)
     try:
-        with presenting(None):
-            yield
+        with inside:
+            return work()
     finally:
-        restore(_running, token)
+        inside.leave()
 
 
 def running_call(asked: str) -> Running:

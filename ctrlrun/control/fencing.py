@@ -155,5 +155,6 @@ def _interval(every: object, lease: timedelta) -> timedelta:
 
 def _beat(running: Running, interval: timedelta, done: threading.Event) -> None:
     seconds = min(interval.total_seconds(), threading.TIMEOUT_MAX)
-    while not done.wait(seconds):
+    # An interrupt can keep the block from being left; the executor ends all the same.
+    while not done.wait(seconds) and not running.is_over:
         running.extend()

@@ -10,15 +10,16 @@ import threading
 
 from ctrlrun.action import Principal
 from ctrlrun.control.ambient import ambient_principal
-from ctrlrun.control.executing import apart
+from ctrlrun.control.executing import run_apart
 from ctrlrun.errors import ActionDenied, IdentityError
+from ctrlrun.forks import Forked, watch_forks
 from ctrlrun.identity import IdentityContext, IdentityProvider
 from ctrlrun.logs import get_logger
 
 log = get_logger("ctrlrun.control")
 
 
-class Identifying:
+class Identifying(Forked):
     """Resolves the principals of one Control."""
 
     def __init__(
@@ -29,6 +30,11 @@ class Identifying:
         self._grants_enforced = grants_enforced
         self._lock = threading.Lock()
         self._warned = False
+        watch_forks(self)
+
+    def after_fork_in_child(self) -> None:
+        """A thread that is not here may have been warning."""
+        self._lock = threading.Lock()
 
     def principal_of(self, action_name: str) -> Principal:
         """The principal that proposes an action of this name.
@@ -59,8 +65,7 @@ class Identifying:
             user=None if context is None else context.user,
         )
         try:
-            with apart():
-                answered: object = provider.resolve(asked)
+            answered: object = run_apart(lambda: provider.resolve(asked))
         except IdentityError:
             raise
         except Exception as error:

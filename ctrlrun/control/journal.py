@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar, cast
 
 from ctrlrun.clock import Clock
+from ctrlrun.errors import CTRLRunError
 from ctrlrun.receipt import Event, EventType, Receipt, numbered
 from ctrlrun.sinks import EventSink, tell
 from ctrlrun.state import StateStore
@@ -22,10 +23,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Written(Generic[T]):
-    """What a unit returned; with a `failure`, the unit stands but its receipt does not."""
+    """What a unit returned.
+
+    With a `failure` the unit stands: without its receipt, or whole, and an interrupt came after it.
+    """
 
     value: T | None
-    failure: Exception | None = None
+    failure: BaseException | None = None
 
 
 class Ledger:
@@ -151,7 +155,8 @@ class Journal:
         """`write`, but a unit that stands without its receipt is told apart from one that does not.
 
         When a unit that came to a receipt fails, it is written once more without the receipt:
-        what happened never hangs on its receipt. Raises the failure when nothing was written.
+        what happened never hangs on its receipt. A unit that an interrupt left after its COMMIT
+        stands, and is not written again. Raises the failure when nothing was written.
         """
         unit = getattr(self._store, "unit", None)
         if unit is None:
@@ -159,12 +164,16 @@ class Journal:
         attempt = _Attempt(self, work, receipts=True)
         try:
             value: T = unit(attempt.run, durable=durable)
-        except Exception as failure:
-            if not attempt.receipt_reached:
+            attempt.stands = True
+            self._committed(attempt)
+            return Written(value)  # in here: an interrupt may come as it is made
+        except BaseException as failure:
+            if attempt.stands or (attempt.ended and _is_committed(self._store, failure)):
+                self._committed(attempt)  # whoever was not told yet
+                return Written(attempt.value, failure)
+            if not isinstance(failure, Exception) or not attempt.receipt_reached:
                 raise
             return self._write_without_receipt(unit, work, failure, durable=durable)
-        self._committed(attempt)
-        return Written(value)
 
     def _write_without_receipt(
         self, unit: Any, work: Callable[[Ledger], T], failure: Exception, *, durable: bool
@@ -210,8 +219,14 @@ class Journal:
 
     def _committed(self, attempt: _Attempt) -> None:
         self._waiting.clear()
-        for entry in attempt.written:
-            tell(self._sinks, entry)
+        written = attempt.written
+        while written:
+            tell(self._sinks, written.pop(0))
+
+
+def _is_committed(store: StateStore, failure: BaseException) -> bool:
+    """Whether a unit stands that `failure` left: one from outside, and not the store's own word."""
+    return not isinstance(failure, CTRLRunError) and getattr(store, "unit_committed", False)
 
 
 class _Attempt:
@@ -230,6 +245,10 @@ class _Attempt:
         self._receipts = receipts
         self._instead_of = instead_of
         self._ledger: Ledger | None = None
+        self.value: Any = None
+        self.stands = False
+        self.ended = False
+        """Whether the work came to its end, in its latest run; `value` is what it returned."""
 
     @property
     def written(self) -> list[Event | Receipt]:
@@ -242,6 +261,7 @@ class _Attempt:
         return self._ledger is not None and self._ledger.receipt_reached
 
     def run(self) -> Any:
+        self.ended = False
         ledger = self._ledger = self._journal.ledger(receipts=self._receipts)
         self._journal.append_waiting(ledger)
         result = self._work(ledger)
@@ -250,4 +270,6 @@ class _Attempt:
             # The store moved in between and the work took another path, perhaps one that starts
             # the executor. The call has failed already: nothing of that path may stay.
             raise self._instead_of
+        self.value = result
+        self.ended = True
         return result

@@ -20,7 +20,7 @@ from ctrlrun.control.denial import deny, grants_event, judge
 from ctrlrun.control.evidence import plain_result
 from ctrlrun.control.executing import Running, executing
 from ctrlrun.control.nesting import marked
-from ctrlrun.control.outcome import record_outcome
+from ctrlrun.control.outcome import interrupted, record_outcome
 from ctrlrun.control.requests import answered_before, ask_person
 from ctrlrun.control.reserving import reserve_and_begin
 from ctrlrun.control.suspension import suspend
@@ -123,12 +123,18 @@ def reserve(
 
 def execute(settings: Settings, call: Call, start: Start, executor: Executor) -> Outcome:
     """Step 5: call the executor. Only its own NotExecuted means that nothing happened."""
-    running = Running(settings, call, start)
+    called = False
     try:
-        with executing(running):
-            returned = executor()
+        running = Running(settings, call, start)
+        inside = executing(running)
+        try:
+            with inside:
+                called = True
+                returned = executor()
+        finally:
+            inside.leave()
     except BaseException as error:
-        return running.outcome_of(error)
+        return running.outcome_of(error) if called else interrupted(error)
     return outcome_of_return(settings, call, returned)
 
 

@@ -8,10 +8,10 @@ turns a lost outcome into a known one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ctrlrun.control import reconcile
-from ctrlrun.control.call import Call, Outcome, Settings, Start
+from ctrlrun.control.call import Call, Hook, Outcome, Settings, Start
 from ctrlrun.control.evidence import described, outcome_receipt
 from ctrlrun.control.journal import Ledger
 from ctrlrun.effect import EffectRecord, EffectState, Reservation, storable_result
@@ -40,6 +40,12 @@ class _Settled:
     question: reconcile.Question | None = None
 
 
+def interrupted(interrupt: BaseException) -> Outcome:
+    """The outcome of a call that was interrupted after its reservation, before its executor."""
+    error = f"interrupted before execution: {described(interrupt)}"
+    return Outcome(EffectState.FAILED, error=error, raised=interrupt)
+
+
 def record_outcome(settings: Settings, call: Call, start: Start, outcome: Outcome) -> Receipt:
     """Write the outcome; return the receipt, or raise what the call has to end with."""
 
@@ -53,9 +59,16 @@ def record_outcome(settings: Settings, call: Call, start: Start, outcome: Outcom
         if outcome.raised is not None and _outranks(settings, outcome):
             raise outcome.raised from None
         raise
+    except BaseException as interrupt:
+        # What is known of the effect is written, then the interrupt goes on.
+        try:
+            written = replace(call.journal.try_write(work, durable=False), failure=interrupt)
+        except Exception as failure:
+            _unwritten(settings, call, start, outcome, failure)
+            raise interrupt from None
     settled = written.value
     if settled is not None and settled.question is not None:
-        _ask_eagerly(settings, call, start, outcome, settled.question)
+        _ask_eagerly(settings, call, start, outcome, settled.question, written.failure)
     return _conclude(settings, call, outcome, settled, written.failure)
 
 
@@ -145,7 +158,7 @@ def _conclude(
     call: Call,
     outcome: Outcome,
     settled: _Settled | None,
-    failure: Exception | None,
+    failure: BaseException | None,
 ) -> Receipt:
     """Raise what the call ends with, or return its receipt.
 
@@ -182,10 +195,24 @@ def _outranks(settings: Settings, outcome: Outcome) -> bool:
 
 
 def _ask_eagerly(
-    settings: Settings, call: Call, start: Start, outcome: Outcome, question: reconcile.Question
+    settings: Settings,
+    call: Call,
+    start: Start,
+    outcome: Outcome,
+    question: reconcile.Question,
+    failure: BaseException | None,
 ) -> None:
-    """Ask the remote at once; the receipt of the attempt stays ambiguous whatever it says."""
+    """Ask the remote at once; the receipt of the attempt stays ambiguous whatever it says.
+
+    After an interrupt it is not asked, which is recorded as a hook that the interrupt ended.
+    """
     assert call.hook is not None
+
+    def interrupted(effect_key: str) -> object:
+        assert failure is not None
+        raise failure
+
+    hook = call.hook if failure is None else Hook(interrupted, eager=True)
 
     def receipt(ledger: Ledger) -> None:
         ledger.receipt(outcome_receipt(settings, call, start, EffectState.AMBIGUOUS, outcome.error))
@@ -194,7 +221,7 @@ def _ask_eagerly(
         reconcile.apply(ledger, call, question, answer)
         receipt(ledger)
 
-    answer = reconcile.ask_remote(call, call.hook, question, when_interrupted=receipt)
+    answer = reconcile.ask_remote(call, hook, question, when_interrupted=receipt)
     try:
         call.journal.write(work, durable=False)
     except Exception:

@@ -22,6 +22,7 @@ from ctrlrun.effect import (
     template_placeholders,
 )
 from ctrlrun.errors import ApprovalRequired, EffectKeyError, InvalidArgument
+from ctrlrun.forks import Forked, watch_forks
 from ctrlrun.logs import get_logger
 
 log = get_logger("ctrlrun.protect")
@@ -122,12 +123,17 @@ class _naming:
             raise InvalidArgument(f"@protect({self._name!r}): {error}") from None
 
 
-class _DefaultControl:
+class _DefaultControl(Forked):
     """The Control of the process, built from the policy file at the first need and kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._control: Control | None = None
+        watch_forks(self)
+
+    def after_fork_in_child(self) -> None:
+        """A thread that is not here may have been building it."""
+        self._lock = threading.Lock()
 
     def get(self) -> Control:
         with self._lock:
@@ -254,8 +260,12 @@ class _Protected:
                 raise
             control.approvals.wait(required.request_id, self._timeout)
             # Presented whatever the answer is, so that a denial gets its receipt.
-            with presenting(required.request_id):
-                control.execute(action, executor, effect_key, **self._options)
+            presented = presenting(required.request_id)
+            try:
+                with presented:
+                    control.execute(action, executor, effect_key, **self._options)
+            finally:
+                presented.__exit__()
         return returned[-1]
 
     async def _aexecute(

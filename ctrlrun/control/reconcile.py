@@ -13,7 +13,7 @@ from typing import Literal
 from ctrlrun.control.call import Call, Hook
 from ctrlrun.control.deferred import close_deferred
 from ctrlrun.control.evidence import described
-from ctrlrun.control.executing import apart
+from ctrlrun.control.executing import run_apart
 from ctrlrun.control.journal import Ledger
 from ctrlrun.effect import EffectState, escape_surrogates
 from ctrlrun.errors import CTRLRunError
@@ -70,8 +70,8 @@ def ask_remote(
 ) -> Answer:
     """Call the hook. What interrupts it is recorded as no answer, with what else is due, and rises."""
     try:
-        with apart():
-            return _understood(question.effect_key, hook.ask(question.effect_key))
+        key = question.effect_key
+        return run_apart(lambda: _understood(key, hook.ask(key)))
     except Exception as error:
         answer = Answer("unknown", "raised", described(error))
         log.warning("reconcile hook for %s raised: %s", question.effect_key, answer.error)

@@ -7,7 +7,7 @@ from typing import NoReturn
 from ctrlrun.approval import ApprovalRecord, ApprovalRequest, ApprovalStatus, asking_policy
 from ctrlrun.clock import iso_timestamp
 from ctrlrun.control.call import Call, Settings
-from ctrlrun.control.executing import apart
+from ctrlrun.control.executing import run_apart
 from ctrlrun.control.journal import Ledger
 from ctrlrun.errors import ApprovalRequired
 from ctrlrun.receipt import EventType
@@ -46,12 +46,12 @@ def ask_person(settings: Settings, call: Call) -> NoReturn:
     The provider writes by itself, so what led to the question is written before it.
     """
     call.journal.write(lambda ledger: None, durable=False)
-    token = asking_policy.set(settings.policy_hash)
+    before = asking_policy.get()
     try:
-        with apart():
-            request = settings.approvals.request(call.action, settings.approval_ttl)
+        asking_policy.set(settings.policy_hash)  # in here: an interrupt may come right behind it
+        request = run_apart(lambda: settings.approvals.request(call.action, settings.approval_ttl))
     finally:
-        asking_policy.reset(token)
+        asking_policy.set(before)
 
     def work(ledger: Ledger) -> None:
         _requested(ledger, request, reused=False)

@@ -13,6 +13,7 @@ from ctrlrun.control.denial import approver_of
 from ctrlrun.control.evidence import message_of, refusal_receipt
 from ctrlrun.control.holding import note_holder
 from ctrlrun.control.journal import Ledger
+from ctrlrun.control.outcome import interrupted, record_outcome
 from ctrlrun.effect import Reservation
 from ctrlrun.errors import (
     ActionDenied,
@@ -62,7 +63,13 @@ def reserve_and_begin(
         except REFUSALS as refusal:
             return _refused(settings, call, evaluation, approval_id, ledger, refusal)
 
-    settled = call.journal.write(first, durable=durable)
+    written = call.journal.try_write(first, durable=durable)
+    settled = written.value
+    if written.failure is not None:
+        if isinstance(settled, Start):  # it is on disk, and the executor will not be called
+            record_outcome(settings, call, settled, interrupted(written.failure))
+        raise written.failure
+    assert settled is not None
     if isinstance(settled, _AskRemote):
         settled = _after_asking(settings, call, evaluation, approval_id, settled)
     if isinstance(settled, Refused):

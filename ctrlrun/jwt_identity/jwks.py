@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctrlrun.clock import Clock
 from ctrlrun.errors import IdentityError
+from ctrlrun.forks import Forked, watch_forks
 from ctrlrun.jwt_identity.https import Address, fetch
 from ctrlrun.jwt_identity.keys import Algorithms, prepared
 from ctrlrun.jwt_identity.token import json_object, shown
@@ -54,7 +55,7 @@ class Published:
     max_age: timedelta
 
 
-class PublishedKeys:
+class PublishedKeys(Forked):
     """The keys at an address, by `kid`; never the key that a token brings along."""
 
     def __init__(self, where: Published, algorithms: Algorithms, clock: Clock) -> None:
@@ -64,6 +65,13 @@ class PublishedKeys:
         self._asking = threading.Lock()
         self._asked_at: datetime | None = None
         self._set: _KeySet | None = None
+        watch_forks(self)
+
+    def after_fork_in_child(self) -> None:
+        """A thread that is not here may have been asking: then this process asks for itself."""
+        if self._asking.locked():
+            self._asking = threading.Lock()
+            self._asked_at = None
 
     def key_for(self, header: Mapping[str, Any]) -> object:
         """The key of the header's `kid`, ready for its `alg`."""

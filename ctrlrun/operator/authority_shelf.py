@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from ctrlrun.authority import Authority, DelegationRecord
 from ctrlrun.errors import DamagedRow
+from ctrlrun.forks import Forked, watch_forks
 from ctrlrun.operator.authority_state import Standings
 from ctrlrun.operator.authority_tree import build_tree
 from ctrlrun.operator.grant_texts import GrantTexts
@@ -44,7 +45,7 @@ class _Stored:
     damaged: tuple[Damage, ...]
 
 
-class AuthorityShelf:
+class AuthorityShelf(Forked):
     """Reads trees for one sitting; safe to use from several threads."""
 
     def __init__(self) -> None:
@@ -52,6 +53,11 @@ class AuthorityShelf:
         self._texts = GrantTexts()
         self._stored: _Stored | None = None
         self._shown: tuple[_Stored, Authority | None, Standings] | None = None
+        watch_forks(self)
+
+    def after_fork_in_child(self) -> None:
+        """A thread that is not here may have been reading."""
+        self._lock = threading.Lock()
 
     def read(self, reader: PagedReader, authority: Authority | None, now: datetime) -> Standings:
         """The tree under a document (None where none is read), and where its lines stand."""

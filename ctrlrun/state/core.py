@@ -39,9 +39,8 @@ class Reads:
         return now if now.tzinfo is UTC else now.astimezone(UTC)
 
     def _rows(self, sql: str, values: Values = ()) -> list[Row]:
-        with self._sessions.current() as session:
-            rows: list[Row] = session.rows(sql, values)
-            return rows
+        session: Session = self._sessions.current()
+        return session.use(lambda: session.rows(sql, values))
 
     def _row(self, sql: str, values: Values = ()) -> Row | None:
         rows = self._rows(sql, values)
@@ -71,6 +70,15 @@ class Writes(Reads):
         session: Session = self._sessions.current()
         return session.active
 
+    @property
+    def unit_committed(self) -> bool:
+        """Whether this thread's last transaction is committed, even if an interrupt left `unit`.
+
+        For callers who catch such an interrupt: what is committed is not to be written again.
+        """
+        session: Session = self._sessions.current()
+        return session.committed
+
     def _write(self, step: Step[T]) -> T:
         """One call of the store: joins this thread's transaction, or is a durable one itself."""
         session: Session = self._sessions.current()
@@ -86,12 +94,16 @@ class Writes(Reads):
         self, session: Session, work: Callable[[], T], *, durable: bool, is_unit: bool
     ) -> T:
         """`work` in a transaction; `is_unit` tells a caller's unit from one call of the store."""
-        with session:
-            session.begin(durable=durable)
-            try:
-                value = work()
-                session.commit()
-            except BaseException:
-                session.rollback()
-                raise
-        return value
+        session.committed = False
+        try:
+            with session:
+                try:
+                    session.begin(durable=durable)
+                    value = work()
+                    session.commit()
+                except BaseException:
+                    session.rollback()
+                    raise
+            return value
+        finally:
+            session.leave()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ctrlrun.clock import Clock
 from ctrlrun.errors import InvalidArgument, MissingDependency
+from ctrlrun.forks import Forked, watch_forks
 from ctrlrun.receipt import EVENTS_FILENAME
 from ctrlrun.state.masking import masked, without_passwords
 from ctrlrun.state.postgres_url import DEFAULT_SCHEMA, SCHEMES, place_of, with_schema
@@ -108,7 +109,7 @@ def open_reader(location: StoreLocation, *, clock: Clock) -> PagedReader:
         return PostgresReader(location.url, clock=clock, schema=location.schema)
 
 
-class KeptReaders:
+class KeptReaders(Forked):
     """Readers of one store for a sitting that reads often, from any of its threads.
 
     Connecting to a server takes longer than most reads: its connections are kept until `close`,
@@ -120,6 +121,11 @@ class KeptReaders:
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: KeptReader | None = None
+        watch_forks(self)
+
+    def after_fork_in_child(self) -> None:
+        """A thread that is not here may have been connecting."""
+        self._lock = threading.Lock()
 
     def reader(self) -> PagedReader:
         """As `open_reader`; closing it gives it back."""

@@ -27,6 +27,7 @@ from ctrlrun.effect import (
     storable_result,
 )
 from ctrlrun.errors import InvalidArgument
+from ctrlrun.forks import Forked, watch_forks
 from ctrlrun.receipt import GENESIS_HASH, Event, Receipt, event_data_json, link
 from ctrlrun.state import verdicts
 from ctrlrun.state._memory_pages import (
@@ -51,7 +52,7 @@ T = TypeVar("T")
 _NOTHING: Any = object()
 
 
-class InMemoryStateStore(MemoryPages, MemoryTallies):
+class InMemoryStateStore(MemoryPages, MemoryTallies, Forked):
     """Everything in this process, behind one lock.
 
     `clock` returns aware times. Verdicts, orders and pages are those of every other store
@@ -64,6 +65,17 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
         self._tables = Tables()
         self._undo: list[Callable[[], object]] | None = None
         self._changes = 0
+        self._last = threading.local()
+        watch_forks(self)
+
+    def after_fork_in_child(self) -> None:
+        """Undo what a thread had begun that is not here; this thread's own unit goes on."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+            return
+        self._lock = threading.RLock()
+        self._undo_to(0)
+        self._undo = None
 
     def close(self) -> None:
         """Nothing to let go of; later calls work."""
@@ -78,23 +90,36 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
         """
         with self._lock:
             outermost = self._undo is None
-            undo = self._undo = [] if self._undo is None else self._undo
-            mark = len(undo)
+            mark = 0 if self._undo is None else len(self._undo)
+            self._last.committed = False
             try:
-                return work()
+                if outermost:
+                    self._undo = []
+                value = work()
+                self._last.committed = outermost
+                return value
             except BaseException:
-                while len(undo) > mark:
-                    undo.pop()()
+                self._last.committed = False
+                self._undo_to(mark)
                 raise
             finally:
                 if outermost:
                     self._undo = None
+
+    def _undo_to(self, mark: int) -> None:
+        while self._undo is not None and len(self._undo) > mark:
+            self._undo.pop()()
 
     @property
     def in_unit(self) -> bool:
         """Whether this thread has a unit open, which its calls join."""
         with self._lock:  # that of another thread has ended by then
             return self._undo is not None
+
+    @property
+    def unit_committed(self) -> bool:
+        """Whether this thread's last unit is committed, even if an interrupt left `unit`."""
+        return getattr(self._last, "committed", False)
 
     def change_token(self) -> object:
         """Equal to an earlier one as long as nothing was written since."""
@@ -108,7 +133,7 @@ class InMemoryStateStore(MemoryPages, MemoryTallies):
 
     def _append(self, table: list[V], value: V) -> None:
         if self._undo is not None:
-            self._undo.append(table.pop)
+            self._undo.append(partial(_shorten, table, len(table)))
         table.append(value)
         self._changes += 1
 
@@ -507,8 +532,13 @@ def _check_texts(*texts: str | None) -> None:
             raise InvalidArgument(f"{text!a} holds a lone surrogate, which is not text")
 
 
+def _shorten(table: list[V], length: int) -> None:
+    """Take away what was appended, if an interrupt did not come before it was."""
+    del table[length:]
+
+
 def _restore(table: dict[K, V], key: K, value: V) -> None:
     if value is _NOTHING:
-        del table[key]
+        table.pop(key, None)
     else:
         table[key] = value

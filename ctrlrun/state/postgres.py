@@ -33,22 +33,23 @@ class _Opened:
         # The default cannot be told from the same name given, and gives way to the URL's.
         place, self.schema = place_of(url, None if schema == DEFAULT_SCHEMA else schema)
         first = postgres_open.first_look(check)
-        versions: list[int] = []
+        version = 0
 
         def connect() -> Connection:
+            nonlocal version
             connection = self.connector(place)
             try:
                 first(connection)
             except BaseException:
                 connection.close()
                 raise
-            versions.append(connection.info.server_version)
+            version = connection.info.server_version
             return connection
 
         sessions = Sessions(lambda: PostgresSession(connect, self.schema))
         with sessions.current():
             pass  # refuse here what cannot be opened
-        return sessions, PostgresDialect(versions[0])
+        return sessions, PostgresDialect(version)
 
 
 class PostgresStateStore(

@@ -25,7 +25,7 @@ from ctrlrun.state.lost_commit import (
     branch_of,
     refusal_of,
 )
-from ctrlrun.state.postgres_session import PostgresSession
+from ctrlrun.state.postgres_session import PostgresSession, driver
 from ctrlrun.state.rows import effect_from
 from ctrlrun.state.session import Session
 
@@ -42,7 +42,7 @@ _PAUSE_S = 0.01
 class _Lost:
     """A transaction in doubt: why, what it did, and which backend was to commit it."""
 
-    error: Exception
+    error: BaseException
     trace: Trace
     backend: int
 
@@ -57,9 +57,13 @@ class SettledWrites(Writes):
         value, lost = _attempt(session, work, durable=durable)
         if lost is None:
             return value
+        if not isinstance(lost.error, driver().Error):
+            self._note_interrupted(session, lost, is_unit=is_unit)
+            raise lost.error
         branch, record = self._settle(session, lost, is_unit=is_unit)
         log.warning("a COMMIT was lost and is settled: %s", branch, extra={"branch": branch.value})
         if branch in STANDS:
+            session.committed = True
             return value
         if branch not in AGAIN:
             raise refusal_of(lost.trace.change, record, self._now()) or _unknown(lost.error)
@@ -68,6 +72,17 @@ class SettledWrites(Writes):
             raise _unknown(again.error) from again.error
         return value
 
+    def _note_interrupted(self, session: PostgresSession, lost: _Lost, *, is_unit: bool) -> None:
+        """Find out whether a COMMIT that an interrupt fell into stands: it is not made again."""
+        try:
+            branch, _ = self._settle(session, lost, is_unit=is_unit)
+        except (driver().Error, AmbiguousWrite) as unknown:
+            log.warning(
+                "an interrupt fell into a COMMIT, and whether it stands is not known: %s", unknown
+            )
+            return
+        session.committed = branch in STANDS
+
     def _settle(
         self, session: PostgresSession, lost: _Lost, *, is_unit: bool
     ) -> tuple[Branch, EffectRecord | None]:
@@ -75,12 +90,15 @@ class SettledWrites(Writes):
         change, event_id = lost.trace.change, lost.trace.event_id
         if change is None and not (is_unit and event_id is not None):
             raise _unknown(lost.error) from lost.error
-        with session:
-            _await_end(session, lost)
-            if change is None:
-                found = session.row(_BY_ID, (event_id,))
-                return (Branch.EVENT_AGAIN if found is None else Branch.EVENT_LANDED), None
-            row = session.row(EFFECT_BY_KEY, (change.effect_key,))
+        try:
+            with session:
+                _await_end(session, lost)
+                if change is None:
+                    found = session.row(_BY_ID, (event_id,))
+                    return (Branch.EVENT_AGAIN if found is None else Branch.EVENT_LANDED), None
+                row = session.row(EFFECT_BY_KEY, (change.effect_key,))
+        finally:
+            session.leave()
         record = None if row is None else effect_from(row)
         return branch_of(change, record), record
 
@@ -89,24 +107,28 @@ def _attempt(
     session: PostgresSession, work: Callable[[], T], *, durable: bool
 ) -> tuple[T, _Lost | None]:
     """`work` in a transaction, once; what became of it when its COMMIT got no answer."""
-    with session:
-        session.begin(durable=durable)
-        backend = session.backend
-        try:
-            value = work()
-        except BaseException:
-            session.rollback()
-            raise
-        try:
-            session.commit()
-        except BaseException as error:
-            lost, trace = session.lost, session.trace
-            session.rollback()
-            if lost is None or lost is not error:
+    session.committed = False
+    try:
+        with session:
+            try:
+                session.begin(durable=durable)
+                backend = session.backend
+                value = work()
+            except BaseException:
+                session.rollback()
                 raise
-            session.disconnect()  # what is read next is read on a connection of its own
-            return value, _Lost(lost, trace, backend)
-    return value, None
+            try:
+                session.commit()
+            except BaseException as error:
+                lost, trace = session.lost, session.trace
+                session.rollback()
+                if lost is None or lost is not error:
+                    raise
+                session.disconnect()  # what is read next is read on a connection of its own
+                return value, _Lost(lost, trace, backend)
+        return value, None
+    finally:
+        session.leave()
 
 
 def _await_end(session: PostgresSession, lost: _Lost) -> None:
@@ -118,7 +140,7 @@ def _await_end(session: PostgresSession, lost: _Lost) -> None:
         time.sleep(_PAUSE_S)
 
 
-def _unknown(error: Exception) -> AmbiguousWrite:
+def _unknown(error: BaseException) -> AmbiguousWrite:
     reason = str(error).strip().partition("\n")[0] or type(error).__name__
     return AmbiguousWrite(
         f"the connection broke during a COMMIT, and whether it stands is not known: {reason}"

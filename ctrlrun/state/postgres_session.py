@@ -27,6 +27,8 @@ _LAG = f"{_BEGIN}; SET LOCAL synchronous_commit TO off"
 _SYNC = f"{_BEGIN}; SET LOCAL synchronous_commit TO on"
 _TAKE_ALONG = ("INSERT ", "UPDATE ", "DELETE ")
 """Statements that another write may be part of, as `WITH noted AS (...)`."""
+_IDLE, _UNANSWERED, _IN_TRANSACTION, _UNKNOWN = 0, 1, 2, 4
+"""Of libpq's PGTransactionStatusType; unanswered is a statement that was sent."""
 _NEVER_COMMITTED = ("40001", "40P01")
 _NOT_AS_IT_WAS = ("42P01", "42501")
 """A table that is not there, or that this role may not use."""
@@ -52,8 +54,8 @@ class PostgresSession(Session):
         self._make = connect
         self.schema = schema
         self.trace = Trace()
-        self.lost: Exception | None = None
-        """The error under which a COMMIT went out and no answer came."""
+        self.lost: BaseException | None = None
+        """The error or interrupt under which a COMMIT went out and no answer was read."""
         self.backend: int = 0
         self._server_lags = False
         self._writable: set[str] = set()
@@ -96,7 +98,11 @@ class PostgresSession(Session):
 
     @property
     def in_transaction(self) -> bool:
-        return self.connected and self.connection.pgconn.transaction_status != 0
+        return self.connected and self._status() != _IDLE
+
+    def _status(self) -> int:
+        """How libpq sees the transaction."""
+        return _UNKNOWN if not self.connected else int(self.connection.pgconn.transaction_status)
 
     def begin(self, *, durable: bool) -> None:
         if self.in_transaction:  # an interrupt fell between two of our steps
@@ -121,13 +127,22 @@ class PostgresSession(Session):
             if error.sqlstate not in _NEVER_COMMITTED:
                 self.lost = error
             raise
+        except BaseException as interrupt:
+            if self._status() != _IN_TRANSACTION:  # else it had not gone out
+                self.lost = interrupt
+            raise
         if ended != "COMMIT":
             raise driver().InternalError("the transaction had failed, and was rolled back")
+        self.committed = True
         self.active = False
 
     def rollback(self) -> None:
         try:
-            if self.in_transaction:
+            if (
+                self._status() == _UNANSWERED
+            ):  # an interrupt: the server ends what it hears no more of
+                self.disconnect()
+            elif self.in_transaction:
                 self.connection.execute("ROLLBACK")
         except driver().Error:
             self.disconnect()
@@ -174,10 +189,16 @@ class PostgresSession(Session):
         elif self._waiting is not None:
             note, noted = self._waiting
             sql, values = f"WITH noted AS ({note}) {sql}", (*noted, *values)
-        cursor = self._run(sql, values, "stored")
+        before = self.writes
+        try:
+            self.writes = before + 1  # an interrupt may come between the write and its count
+            cursor = self._run(sql, values, "stored")
+        except (driver().Error, InvalidArgument):
+            self.writes = before
+            raise
         self._waiting = None
-        if cursor.rowcount > 0:
-            self.writes += 1
+        if cursor.rowcount <= 0:
+            self.writes = before
         return cursor
 
     def execute_later(self, sql: str, values: Values = ()) -> None:

@@ -6,7 +6,6 @@ transaction which their thread has open. Knows no SQL; a dialect's session class
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from ctrlrun.effect import EffectRecord
+from ctrlrun.forks import Forked, watch_forks
 
 Row = tuple[Any, ...]
 Values = Sequence[Any]
@@ -55,13 +55,20 @@ class Session(ABC):
 
     `active` says that the thread has a write transaction open, which its calls then join. `broken`
     is the error that ended such a transaction early, or left half of a call in it: nothing more is
-    written in it, and it cannot be committed.
+    written in it, and it cannot be committed. `committed` says that the last transaction is, also
+    where an interrupt came after its COMMIT.
+
+    An interrupt (Ctrl-C, a signal handler that raises) may come between any two steps, in `__exit__`
+    and `rollback` too. So whoever begins a transaction also calls `leave` in the end, in a `finally`
+    of its own: one interrupt keeps only one of the two from cleaning up.
     """
 
     def __init__(self) -> None:
         self.active = False
         self.broken: BaseException | None = None
+        self.committed = False
         self.writes = 0
+        self._depth = 0
         self._retired = False
         self._lock = threading.RLock()
 
@@ -77,6 +84,32 @@ class Session(ABC):
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
+        if self._retired:
+            self.retire()
+
+    def use(self, work: Callable[[], T]) -> T:
+        """`work` with the connection: as `with session`, and an interrupt leaves nothing locked."""
+        try:
+            with self._lock:
+                if not self.connected:
+                    self.connect()
+                return work()
+        finally:
+            if self._retired:
+                self.retire()
+
+    def leave(self) -> None:
+        """Let go of what an interrupt kept this thread from letting go of, as it ends its use."""
+        if self.active:
+            with self._lock:
+                if self.connected:
+                    self.rollback()
+                self.active = False
+        try:
+            while True:
+                self._lock.release()
+        except RuntimeError:  # it is not, or no longer, this thread's
+            pass
         if self._retired:
             self.retire()
 
@@ -184,18 +217,32 @@ class Session(ABC):
 
     def nested(self, work: Callable[[], T]) -> T:
         """A unit inside the open transaction: what leaves it takes its own writes back."""
-        # One name for all depths: it means the innermost, and each is released where it ends.
-        self.execute("SAVEPOINT nested")
+        depth = self._depth
+        # Each depth has a name of its own: an interrupt may come before the point is set, or when
+        # it is gone, and must not take back what is outside of it.
+        point = f"nested_{depth + 1}"
         try:
+            self._depth = depth + 1
+            self.execute(f"SAVEPOINT {point}")
             value = work()
-        except BaseException:
-            if self.in_transaction:
-                self.broken = None  # what was left half done goes back with the rest
-                self.execute("ROLLBACK TO SAVEPOINT nested")
-                self.execute("RELEASE SAVEPOINT nested")
+            self.execute(f"RELEASE SAVEPOINT {point}")
+        except BaseException as error:
+            if self.in_transaction and not self._taken_back(point):
+                self.broken = error
             raise
-        self.execute("RELEASE SAVEPOINT nested")
+        finally:
+            self._depth = depth
         return value
+
+    def _taken_back(self, point: str) -> bool:
+        """Undo a nested unit; where that fails, the whole transaction can only be rolled back."""
+        try:
+            self.broken = None  # what was left half done goes back with the rest
+            self.execute(f"ROLLBACK TO SAVEPOINT {point}")
+            self.execute(f"RELEASE SAVEPOINT {point}")
+        except Exception:
+            return False
+        return True
 
     def retire(self) -> None:
         """Disconnect as soon as nobody uses the session: at once, or when its thread leaves it."""
@@ -223,15 +270,16 @@ class Session(ABC):
 S = TypeVar("S", bound=Session)
 
 
-class Sessions(Generic[S]):
+class Sessions(Forked, Generic[S]):
     """The sessions of one store, by thread."""
 
     def __init__(self, make: Callable[[], S]) -> None:
         self._make = make
         self._inherited: list[S] = []
         self._frozen: list[S] = []
+        self._is_forking = False
         self._reset()
-        _watch_forks(self)
+        watch_forks(self)
 
     def _reset(self) -> None:
         self._local = threading.local()
@@ -259,6 +307,7 @@ class Sessions(Generic[S]):
     def before_fork(self) -> None:
         """Let no connection be carried over: the child would hold locks that are not its own."""
         self._guard.acquire()
+        self._is_forking = True
         mine = getattr(self._local, "session", None)
         for session in list(self._all):
             in_own_transaction = session is mine and session.active
@@ -269,31 +318,13 @@ class Sessions(Generic[S]):
         for session in self._frozen:
             session.thaw()
         self._frozen = []
-        self._guard.release()
+        if self._is_forking:
+            self._is_forking = False
+            self._guard.release()
 
     def after_fork_in_child(self) -> None:
         """Start anew. A connection that could not be closed is kept and never touched again."""
         self._inherited += [session for session in self._all if session.connected]
         self._frozen = []
+        self._is_forking = False
         self._reset()
-
-
-def _watch_forks(sessions: Sessions[Any]) -> None:
-    """Hooks cannot be taken back, so they hold the sessions weakly."""
-    if not hasattr(os, "register_at_fork"):
-        return
-    watched = weakref.ref(sessions)
-
-    def hook(name: str) -> Callable[[], None]:
-        def run() -> None:
-            alive = watched()
-            if alive is not None:
-                getattr(alive, name)()
-
-        return run
-
-    os.register_at_fork(
-        before=hook("before_fork"),
-        after_in_parent=hook("after_fork_in_parent"),
-        after_in_child=hook("after_fork_in_child"),
-    )

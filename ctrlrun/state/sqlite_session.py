@@ -328,24 +328,29 @@ class SQLiteSession(Session):
         deadline = time.monotonic() + BUSY_PATIENCE_S
         if connection.in_transaction:  # an interrupt fell between two of our steps
             connection.execute("ROLLBACK")
-        if not self._holds_write_lock:
-            if not files.writer.acquire(timeout=BUSY_PATIENCE_S):
+        taken = [True] if self._holds_write_lock else []
+        try:
+            if not taken:
+                # In one call of C: no interrupt comes between the lock and the note of it.
+                taken.extend(map(files.writer.acquire, (True,), (BUSY_PATIENCE_S,)))
+            if not taken[0]:
                 raise _busy(BUSY)
             self._holds_write_lock = True
-        try:
             patiently(lambda: _take_write(files), deadline)
             if synchronous != self._synchronous:
+                self._synchronous = ""  # not known, if an interrupt comes between the two
                 # A connection's first statement reads the schema, and may have to wait for it.
                 patiently(lambda: connection.execute(f"PRAGMA synchronous={synchronous}"), deadline)
                 self._synchronous = synchronous
             patiently(lambda: connection.execute("BEGIN IMMEDIATE"), deadline)
         except BaseException:
-            self._release_write_lock(files)
+            if taken and taken[0]:
+                self._release_write_lock(files)
             raise
 
     def _release_write_lock(self, files: StoreFiles) -> None:
-        self._holds_write_lock = False
         files.give_write_back()
+        self._holds_write_lock = False  # only here: what an interrupt cuts short is done again
         files.writer.release()
 
     def _is_full(self, *, durable: bool) -> bool:
@@ -358,8 +363,14 @@ class SQLiteSession(Session):
         try:
             # Beside a store that is not yet in WAL mode, readers can hold up a commit.
             patiently(lambda: connection.execute("COMMIT"))
+            self.committed = True
         except sqlite3.Error as error:
             raise self._named("write", error) from error
+        except BaseException as interrupt:
+            # SQLite knows whether it had committed; an error of its own may have ended it, too.
+            failed = isinstance(interrupt.__context__, sqlite3.Error)
+            self.committed = not failed and not connection.in_transaction
+            raise
         self._release_write_lock(self.files)
         self.active = False
 
@@ -393,14 +404,18 @@ class SQLiteSession(Session):
     def execute(self, sql: str, values: Values = ()) -> sqlite3.Cursor:
         if self.broken is not None:
             raise self.broken
+        before = self.writes
         try:
+            self.writes = before + 1  # an interrupt may come between the write and its count
             cursor = self.connection.execute(sql, values)
         except sqlite3.Error as error:
+            self.writes = before
             raise self._noted("write", error) from error
         except (UnicodeEncodeError, OverflowError) as error:
+            self.writes = before
             raise InvalidArgument(f"a value cannot be stored: {error}") from None
-        if cursor.rowcount > 0:
-            self.writes += 1
+        if cursor.rowcount <= 0:
+            self.writes = before
         return cursor
 
     def rows(self, sql: str, values: Values = ()) -> list[Row]:

@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from ctrlrun import sinks
+from ctrlrun.action import Action, Principal
+from ctrlrun.control import Control
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.operator.feed_file import parse_event
-from ctrlrun.receipt import Event, EventType, Receipt
+from ctrlrun.receipt import EVENTS_FILENAME, RECEIPTS_FILENAME, Event, EventType, Receipt
 from ctrlrun.sinks import EventSink, JSONLEventSink, tell
 from tests.cases import walk
 from tests.lib.hostile import HOSTILE
@@ -417,3 +419,36 @@ def test_many_processes_lose_and_repeat_no_line(tmp_path: Path) -> None:
     total = sum(path.stat().st_size for path in newest_first)
     # Once a full file: were one renamed twice, there would be small ones among them.
     assert len(newest_first) <= total / (limit - 2 * LINE) + 1
+
+
+def test_files_stay_in_one_folder_after_a_chdir(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    made = [JSONLEventSink(place) for place in ("beside", "deep/er", ".")]
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for sink in made:
+        sink.on_event(event())
+    for place in ("beside", "deep/er", "."):
+        assert (tmp_path / place / EVENTS_FILENAME).exists()
+    assert list(Path().iterdir()) == []
+
+
+def test_a_control_from_a_relative_policy_stays_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "ctrlrun.yaml").write_text(
+        "schema: ctrlrun.policy/v1\nactions: {pay: {decision: allow}}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CTRLRUN_STATE", "kept/state.db")
+    control = Control.from_file("ctrlrun.yaml")
+    for number in range(2):
+        action = Action("pay", {"n": number}, Principal("agent"))
+        control.execute(action, lambda: None, f"pay:{number}")
+        monkeypatch.chdir(tmp_path / "elsewhere")
+    lines = (tmp_path / "kept" / RECEIPTS_FILENAME).read_text().splitlines()
+    assert len(lines) == control.store.receipts_count() == 2  # type: ignore[attr-defined]
+    assert list(Path().iterdir()) == []
