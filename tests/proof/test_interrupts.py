@@ -18,7 +18,10 @@ from tests.lib import sqlite_helpers as old
 from tests.proof.interrupts import KINDS, PLACES, Findings, Tracer, interrupted, struck
 
 # What an interrupt drops between its opening and its block is closed as it goes, with this warning.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+# An interrupt that comes inside a `__del__` of the driver is reported by Python, and not raised.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:unclosed:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
 
 EVERY = {"memory": 31, "sqlite": 31, "postgres": 97}
 """A few places of a call: `benchmarks/interrupts.py` tries each."""
