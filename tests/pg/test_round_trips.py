@@ -237,8 +237,8 @@ def test_the_head_moves_with_the_receipt_and_not_without(
     store: PostgresStateStore, schema: str
 ) -> None:
     first = store.put_receipt(receipt(1))
-    again = store.put_receipt(receipt(1))  # a used id
-    assert (again.seq, again.hash) == (1, first.hash)
+    with pytest.raises(InvalidArgument, match="already exists"):
+        store.put_receipt(receipt(1))
     assert store.chain_head() == (1, first.hash)
     second = store.put_receipt(receipt(2))
     assert store.chain_head() == (2, second.hash) and second.prev_hash == first.hash
