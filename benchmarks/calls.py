@@ -51,7 +51,7 @@ class Ours:
     """Protected calls through a Control on its own store."""
 
     def __init__(self, folder: Path) -> None:
-        self.store = SQLiteStateStore(folder / "ours.db")
+        self.store = SQLiteStateStore(folder / f"{type(self).__name__}.db")
         self.control = Control(POLICY, self.store)
         self.numbers = itertools.count()
 
@@ -76,6 +76,16 @@ class Ours:
             self.control.execute(action, lambda: None, "refund:denied")
         except ActionDenied:
             return
+
+
+class Unguarded(Ours):
+    """The same calls without the locks that stay and without a look at the files."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        with self.store._sessions.current() as session:
+            session._guard = session._seen = None
+            session._place.holds = lambda files: True
 
 
 class Bare:
@@ -216,6 +226,21 @@ def many(folder: Path, processes: int, seconds: float) -> tuple[float, int, int]
     return done / seconds, sum(errors for _, errors in counted), missing
 
 
+def guard_cost(folder: Path, calls: int) -> tuple[str, str, str, str]:
+    """What it costs that the files are guarded: with and without, in alternating blocks."""
+    (folder / "guard").mkdir()
+    guarded, unguarded = Ours(folder / "guard"), Unguarded(folder / "guard")
+    on, off = (
+        statistics.median(times) for times in paired(guarded.allowed, unguarded.allowed, calls)
+    )
+    return (
+        "files guarded (bare: not), median",
+        f"{on * 1e3:.3f} ms",
+        f"{off * 1e3:.3f} ms",
+        f"{on / off - 1:+.1%} (≤ 5 %)",
+    )
+
+
 def rows(folder: Path, calls: int, seconds: float) -> Iterator[tuple[str, str, str, str]]:
     """The table: what, ours, bare, and the ratio or difference beside its target."""
     ours, bare = Ours(folder), Bare(folder)
@@ -234,6 +259,7 @@ def rows(folder: Path, calls: int, seconds: float) -> Iterator[tuple[str, str, s
         f"{bare_rate:,.0f}",
         (f"{rate / bare_rate:.0%} (≥ 60 %)"),
     )
+    yield guard_cost(folder, calls)
     mine, theirs = paired(ours.denied, bare.denied, calls)
     rate, bare_rate = len(mine) / sum(mine), len(theirs) / sum(theirs)
     yield (

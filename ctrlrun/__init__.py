@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         NotExecuted,
         PolicyError,
         SchemaMismatch,
+        StoreReplaced,
         Suspended,
     )
     from ctrlrun.identity import (
@@ -123,6 +124,7 @@ _HOMES = {
         "NotExecuted",
         "PolicyError",
         "SchemaMismatch",
+        "StoreReplaced",
         "Suspended",
     ),
     "identity": (
@@ -187,6 +189,7 @@ __all__ = [
     "ScriptedApprovalProvider",
     "StateStore",
     "StaticIdentityProvider",
+    "StoreReplaced",
     "Subject",
     "Suspended",
     "aanswer_of",

@@ -19,7 +19,7 @@ CTRLRunError
 ├── Suspended              raised by an executor: to be continued
 ├── IdentityError          a credential was rejected or has expired
 ├── AmbiguousWrite         nobody knows whether the store took a write
-├── StoreReplaced          another store is where this process's was
+├── StoreReplaced          the store's files were replaced by older ones
 ├── SchemaMismatch         the store's format is not one that this build knows
 ├── DamagedRow             a stored row cannot be read
 └── MissingDependency      an optional extra is not installed
@@ -247,10 +247,14 @@ class AmbiguousWrite(CTRLRunError):
 
 
 class StoreReplaced(CTRLRunError):
-    """The file at the store's path lacks what this process has seen there: nothing was done.
+    """The files at the store's path lack evidence that this program has seen; nothing is done.
 
-    An older copy may not know what was acted on, so the process refuses it until it is restarted.
+    ``path`` is the database's.
     """
+
+    def __init__(self, message: str, *, path: str) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 class SchemaMismatch(CTRLRunError):

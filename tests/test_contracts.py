@@ -66,6 +66,7 @@ PUBLIC = [
     "ScriptedApprovalProvider",
     "StateStore",
     "StaticIdentityProvider",
+    "StoreReplaced",
     "Subject",
     "Suspended",
     "aanswer_of",

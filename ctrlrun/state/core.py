@@ -94,16 +94,18 @@ class Writes(Reads):
         self, session: Session, work: Callable[[], T], *, durable: bool, is_unit: bool
     ) -> T:
         """`work` in a transaction; `is_unit` tells a caller's unit from one call of the store."""
-        session.committed = False
-        try:
-            with session:
-                try:
-                    session.begin(durable=durable)
-                    value = work()
-                    session.commit()
-                except BaseException:
-                    session.rollback()
-                    raise
-            return value
-        finally:
-            session.leave()
+        while True:
+            session.committed = False
+            try:
+                with session:
+                    try:
+                        session.begin(durable=durable)
+                        value = work()
+                        session.commit()
+                    except BaseException:
+                        session.rollback()
+                        raise
+                    if session.landed():
+                        return value
+            finally:
+                session.leave()

@@ -109,6 +109,8 @@ class EvidenceWrites(EvidenceReads, Writes):
             if both is None:
                 session.execute(_PUT, values)
                 session.execute(_MOVE_HEAD, (chained.seq, chained.hash))
+                assert chained.seq is not None and chained.hash is not None
+                session.note_head(chained.seq, chained.hash)
             elif session.execute(both, values).rowcount != 1:
                 raise InvalidArgument(f"receipt {chained.receipt_id} already exists")
             return chained

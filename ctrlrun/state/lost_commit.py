@@ -1,8 +1,8 @@
-"""A transaction whose COMMIT said nothing of use: what it did, and whether it is there.
+"""What a transaction did to an effect, and what the record that is found later says of it.
 
-On Postgres the answer can get lost; on SQLite it can go into files that nobody sees any more. A
-connection to what is there now reads the record that the transaction was about, or the last event
-of a unit, and the table in docs/stores.md decides: it stands, it is made once more, or it is refused.
+A COMMIT can lose its answer. A connection that is made afterwards reads the record that the
+transaction was about, and the table in docs/stores.md decides: it stands, it is made once more, or
+it is refused.
 """
 
 from __future__ import annotations
@@ -10,17 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from ctrlrun.effect import DEFAULT_LEASE, HELD_STATES, EffectRecord, EffectState
 from ctrlrun.errors import CTRLRunError
 from ctrlrun.state import verdicts
 from ctrlrun.state.rows import EFFECT_COLUMNS, column_time
-from ctrlrun.state.session import EffectChange, Values
+from ctrlrun.state.session import EffectChange
 
 EFFECT_BY_KEY = f"SELECT {EFFECT_COLUMNS} FROM effects WHERE effect_key = ?"
-EVENT_VALUES = ("ts", "type", "action_id", "effect_key", "approval_id", "data_json")
-"""The columns of an event beside its id, in the order in which they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +30,6 @@ class Trace:
 
     change: EffectChange | None = None
     event_id: int | None = None
-    event: tuple[Any, ...] = ()
-    """The values of that event's row, in the order of EVENT_VALUES."""
-
-    def with_event(self, event_id: int, values: Values) -> Trace:
-        """An event that was appended: the last of those whose columns `values` has one by one."""
-        return replace(self, event_id=event_id, event=tuple(values[-len(EVENT_VALUES) :]))
 
     def with_change(self, change: EffectChange) -> Trace:
         """A further step of the same effect; another effect's changes nothing."""

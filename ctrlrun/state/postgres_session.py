@@ -7,6 +7,7 @@ stand between transactions. Loads the driver when the first connection is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ctrlrun.errors import InvalidArgument, MissingDependency
@@ -178,7 +179,7 @@ class PostgresSession(Session):
     def insert(self, sql: str, values: Values, key: str) -> Sequence[int]:
         rows = self.execute(f"{sql} RETURNING {key}", values).fetchall()
         numbers = [int(row[0]) for row in rows]
-        self.trace = self.trace.with_event(numbers[-1], values)
+        self.trace = replace(self.trace, event_id=numbers[-1])
         return numbers
 
     def execute(self, sql: str, values: Values = ()) -> psycopg.Cursor[Any]:

@@ -133,6 +133,10 @@ class Session(ABC):
     def commit(self) -> None:
         """Commit it; raises `broken` instead when that is set."""
 
+    def landed(self) -> bool:
+        """Whether what was just committed stands where the store is; else it is to be run again."""
+        return True
+
     @abstractmethod
     def rollback(self) -> None:
         """Undo it, whatever state it is in."""
@@ -184,6 +188,10 @@ class Session(ABC):
 
     def note_effect(self, change: EffectChange) -> None:
         """Hear that: for a session that may lose its commit."""
+        return
+
+    def note_head(self, seq: int, digest: str) -> None:
+        """Hear where the chain's head was moved to: for a session whose files may be replaced."""
         return
 
     def has_table(self, name: str) -> bool:

@@ -13,9 +13,8 @@ from ctrlrun.receipt import Receipt
 from ctrlrun.state import schema, sqlite_make, sqlite_open
 from ctrlrun.state.relational import RelationalReader, RelationalStore
 from ctrlrun.state.session import Sessions
-from ctrlrun.state.sqlite_commit import SeenWrites
 from ctrlrun.state.sqlite_delegations import FollowedDelegations
-from ctrlrun.state.sqlite_files import Place
+from ctrlrun.state.sqlite_seen import Seen
 from ctrlrun.state.sqlite_session import (
     Connect,
     SQLiteDialect,
@@ -27,7 +26,7 @@ _DURABILITIES = ("full", "normal")
 _USED_RECEIPT = "receipts.receipt_id"  # as SQLite names the column whose value was there
 
 
-class SQLiteStateStore(SeenWrites, FollowedDelegations, RelationalStore):
+class SQLiteStateStore(FollowedDelegations, RelationalStore):
     """A store in the SQLite file at `path`, shared by threads and processes.
 
     Creates the file, and what is missing of directories, tables and indexes. `clock` returns aware
@@ -153,18 +152,16 @@ def _sessions(
     place = path.absolute()  # a later chdir must not lead elsewhere
     target = sqlite_open.uri(place, mode)
     gate = sqlite_open.Gate(path, first)
-    writes = mode == "rw"
 
     def connect(uri: str) -> sqlite3.Connection:
         sqlite_open.require_file(place)
-        if writes:
-            sqlite_open.check_one_name(place)
+        if mode == "rw":
+            sqlite_open.require_one_name(place)
         with sqlite_open.naming(path):
-            return sqlite_open.opened(connector(uri))
+            return connector(uri)
 
-    return Sessions(
-        lambda: SQLiteSession(target, Place(place), connect, durability, gate, writes=writes)
-    )
+    seen = Seen(str(path)) if mode == "rw" else None
+    return Sessions(lambda: SQLiteSession(target, str(place), connect, durability, gate, seen))
 
 
 def _durability(given: str | None) -> str | None:

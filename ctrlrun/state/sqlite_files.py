@@ -1,58 +1,80 @@
-"""Which files a SQLite store is, as this process opened them, and locks on them that stay.
+"""The files of a SQLite store: which ones a connection writes to, and the locks that keep them.
 
-SQLite's own locks are POSIX locks: the process loses all of them as soon as any code in it closes
-any descriptor of the file, a search tool or a backup thread for instance. Where the system has open
-file description locks, which do not share this, each process keeps three of them:
-
-- a read lock on the range with which SQLite says that a database is open. The last close of another
-  program then does not take itself for the last one, and leaves the write-ahead log alone;
-- a read lock on the byte of `-shm` that says that the file is in use. Otherwise the next program to
-  open the store cuts the file under our feet;
-- a write lock on a byte of ours, around each write transaction. Two programs of ours never write at
-  once, even where one of them lost SQLite's write lock.
-
-What no lock prevents (a folder that is moved, a database that is replaced or deleted) is noticed by
-`StoreFiles.in_place`, before a write and before an executor runs. The rules are in docs/stores.md.
+SQLite's locks are dropped when anything in the process opens one of its files and closes it. The
+`Guard` holds what such a close does not touch: locks of open file descriptions, on descriptors that
+stay open as long as a connection does. With them no other program takes itself for the last one,
+which would remove the log beneath this one, and no other program of ours writes while this one
+does. `Place` tells whether the files at the path are still those that a connection has open; it
+never opens them. Rules: docs/stores.md.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sqlite3
 import struct
+import sys
 import threading
 import time
 import weakref
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import NamedTuple, Protocol
 
-try:
+from ctrlrun.forks import Forked, watch_forks
+
+if sys.platform == "linux":
     import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+
+    _SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
+    _GET_LOCK: int | None = getattr(fcntl, "F_OFD_GETLK", None)
+    _READ, _WRITE, _FREE = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK
+else:
+    _SET_LOCK = _GET_LOCK = None
+    _READ = _WRITE = _FREE = 0
+
+_FLOCK = struct.Struct("hhqqi4x")
+"""Kind, origin, start, length and process: the last is 0 for a lock of the open file description."""
+
+_INDEX = struct.Struct("=12x?xHI")
+"""The beginning of a `-shm` file: whether it is made, the size of a page, the frames of the log."""
+_LOG_HEADER, _FRAME_HEADER = 32, 24
+
+_PAUSE_S = 0.002
+_WRITER = "writer"
 
 Identity = tuple[int, int]
 """Which file: its device and inode."""
 
-Head = tuple[int, str]
-"""The last receipt of a chain: its number and its hash."""
+_TICK_NS = 50_000_000
+"""Longer than a tick of any clock by which a file system stamps."""
 
-_SET_LOCK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
-_SUFFIXES = ("", "-wal", "-shm")
+_SHARED = (0x40000002, 510)
+"""The bytes of a database that SQLite locks for as long as it reads; never read or written."""
+_WRITING = (0x40000200, 1)
+"""The byte behind them, which SQLite leaves alone: locked by our programs while they write."""
+_GUARDED = (0x40000201, 1)
+_LOG_GUARDED = (129, 1)
+"""Bytes of the database and of `-shm` that only our programs lock, for as long as they use both."""
+_IN_USE = (128, 1)
+"""The byte of the `-shm` file that says that somebody uses it; without it the next one empties it."""
 
-# Where SQLite locks: see "Locking" in its os.h and os_unix.c.
-_SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
-_SHM_IN_USE = 128
-_WRITER = _SHARED_FIRST + _SHARED_SIZE  # on the page that SQLite keeps for locks and never fills
 
-_SETTLED_NS = 2_000_000_000
-"""How old a folder's last change must be before its time alone says that nothing changed since:
-file systems stamp changes with a clock that may tick only every few milliseconds."""
+class Files(NamedTuple):
+    """The files of a store; None for one that is not there."""
+
+    database: Identity | None
+    wal: Identity | None
+    shm: Identity | None
+
+    @property
+    def in_log_mode(self) -> bool:
+        """Whether there is a write-ahead log, which every connection has open."""
+        return self.wal is not None and self.shm is not None
 
 
 def identity_of(path: str) -> Identity | None:
-    """Which file is at the path; None when there is none."""
+    """Which file stands at the path."""
     try:
         status = os.stat(path)
     except OSError:
@@ -60,300 +82,322 @@ def identity_of(path: str) -> Identity | None:
     return status.st_dev, status.st_ino
 
 
-class Member(Protocol):
-    """A session that has one of the files' connections."""
-
-    def retire(self) -> None:
-        """Disconnect as soon as nobody uses the session."""
-
-    def head_seen(self) -> Head | None:
-        """The head of the chain in the session's files; None where it cannot be read now."""
-
-
 class Place:
-    """The names of a store: the path that was given, and where its files are beside each other."""
+    """The path of a store, and what stands there.
 
-    def __init__(self, path: Path) -> None:
-        self.path = str(path)
-        self._link = path.is_symlink()
-        real = Path(os.path.realpath(path)) if self._link else path
-        self._folder = str(real.parent)
-        self._names = {f"{real.name}{suffix}": suffix for suffix in _SUFFIXES}
-        self._real = str(real)
-
-    def file(self, suffix: str) -> str:
-        """The path of the database, or of the file beside it with that suffix."""
-        return self._real + suffix
-
-    def folder(self) -> os.stat_result:
-        """The folder that the path leads to now. Raises OSError when there is none."""
-        return os.stat(self._folder)
-
-    def leads_elsewhere(self) -> bool:
-        """Whether a path that is a link now leads to another file."""
-        return self._link and os.path.realpath(self.path) != self._real
-
-    def found(self) -> dict[str, Identity]:
-        """The files that the names lead to now, by suffix."""
-        looked = {suffix: identity_of(self.file(suffix)) for suffix in _SUFFIXES}
-        return {suffix: which for suffix, which in looked.items() if which is not None}
-
-    def listed(self) -> dict[str, int]:
-        """The inode numbers of the names, by suffix, as the folder lists them.
-
-        Cheaper than `found`, since a `stat` of a file makes the sync after its next write dearer.
-        """
-        with os.scandir(self._folder) as entries:
-            return {
-                self._names[entry.name]: entry.inode()
-                for entry in entries
-                if entry.name in self._names
-            }
-
-
-class StoreFiles:
-    """The files of one store while this process has connections to them.
-
-    `writer` is held by the thread that has a write transaction.
+    A `stat` of a log makes the next sync of it dearer (its time of change has to be written as
+    well), and three of them cost more than one. The folder's own time says that no name in it was
+    made, changed or removed since the last look at the files.
     """
 
-    def __init__(self, place: Place, found: dict[str, Identity]) -> None:
-        self.place = place
-        self.found = found
-        self.stale = False
-        self.writer = threading.Lock()
-        self.members: weakref.WeakSet[Member] = weakref.WeakSet()
-        self.connections = 0
-        self._folder: tuple[int, int] | None = None
-        self._unchanged: int | None = None
-        self._lists = False
-        self._descriptors: dict[str, int] = {}
-        with contextlib.suppress(OSError):
-            folder = place.folder()
-            self._folder = folder.st_dev, folder.st_ino
-            # Not everywhere: overlays and mount points list other numbers.
-            self._lists = place.listed() == {suffix: inode for suffix, (_, inode) in found.items()}
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._real = path
+        self._folder = os.path.dirname(path)
+        self._quiet: tuple[tuple[int, int, int], Files] | None = None
 
-    @property
-    def database(self) -> Identity:
-        """Which database it is."""
-        return self.found[""]
+    def resolve(self) -> None:
+        """Follow links, as SQLite does when it opens the file."""
+        self._real = os.path.realpath(self.path)
+        self._quiet = None
 
-    # --- are they still there ------------------------------------------------------------------
+    def beside(self, suffix: str) -> str:
+        """The path of a file that SQLite keeps beside the database."""
+        return f"{self._real}{suffix}"
 
-    def in_place(self) -> bool:
-        """Whether the names lead to these files: what is written now is seen by everybody.
+    def look(self) -> Files:
+        """The files at the path at this moment."""
+        return Files(
+            identity_of(self.path),
+            identity_of(self.beside("-wal")),
+            identity_of(self.beside("-shm")),
+        )
 
-        While the folder has not changed since the last look, one `stat` of it says so.
+    def drop_index(self, files: Files) -> None:
+        """Remove an index whose log is gone: whoever opened it would look for what was in the log.
+
+        The caller keeps our other programs from writing, and so from doing the same.
         """
-        if self.stale:
-            return False
+        if self.look() == files:
+            with suppress(OSError):
+                os.unlink(self.beside("-shm"))
+
+    def put_aside(self, files: Files) -> None:
+        """Rename a log that belongs to a database which was here before this one.
+
+        SQLite would read it into the one that is here. It is kept: it may hold what the other lacks.
+        The caller keeps our other programs from writing.
+        """
+        if self.look() == files:
+            with suppress(OSError):
+                os.rename(self.beside("-wal"), self.beside(f"-wal.of-{time.time_ns()}"))
+                os.unlink(self.beside("-shm"))
+
+    def holds(self, files: Files) -> bool:
+        """Whether these files stand at the path."""
+        if self._real != self.path:
+            return self.look() == files  # a link in the path may come to lead elsewhere
         try:
-            folder = self.place.folder()
-            if (folder.st_dev, folder.st_ino) != self._folder or self.place.leads_elsewhere():
-                return False
-            if folder.st_ctime_ns == self._unchanged:
-                return True
-            if not self._are_there():
-                return False
+            status = os.stat(self._folder)
         except OSError:
             return False
-        settled = time.time_ns() - folder.st_ctime_ns > _SETTLED_NS
-        self._unchanged = folder.st_ctime_ns if settled else None
-        return True
-
-    def _are_there(self) -> bool:
-        if not self._lists:
-            now = self.place.found()
-            return all(now.get(suffix) == which for suffix, which in self.found.items())
-        listed = self.place.listed()
-        return all(listed.get(suffix) == inode for suffix, (_, inode) in self.found.items())
-
-    def agrees(self, found: dict[str, Identity]) -> bool:
-        """Whether another connection of the process may join these; learns what was made since."""
-        known = self.found | {suffix: found[suffix] for suffix in found if suffix not in self.found}
-        if self.stale or known != found:
+        now = (status.st_dev, status.st_ino, status.st_mtime_ns)
+        if self._quiet == (now, files):
+            return True
+        self._quiet = None
+        if self.look() != files:
             return False
-        self.found = known
+        # What changes in one tick of the clock has one time: only an older one tells of what comes.
+        if time.time_ns() - status.st_mtime_ns > _TICK_NS:
+            self._quiet = (now, files)
         return True
 
-    # --- locks that stay -------------------------------------------------------------------------
 
-    def keep_open(self) -> None:
-        """Take the locks that say that the files are in use, where the system has such locks.
+class User(Protocol):
+    """A session: whoever has a connection to the files."""
 
-        Not before the database has a write-ahead log: they would keep it from getting one. Raises
-        BlockingIOError while another program takes itself for the last one that closes the store.
-        """
-        if "-shm" not in self.found:
+    def retire(self) -> None: ...
+
+
+# --- locks that stay -----------------------------------------------------------------------------
+
+
+class Guard:
+    """What this process holds on one database while it has connections to it."""
+
+    def __init__(self, identity: Identity, registry: Registry) -> None:
+        self.identity = identity
+        self._registry = registry
+        self.files: Files | None = None
+        """The files that the connections have open, once they are known."""
+        self.users: weakref.WeakSet[User] = weakref.WeakSet()
+        self.count = 0
+        self.holds = False
+        """Whether the locks that say that the database is in use are held."""
+        self._database: int | None = None
+        self._shm: int | None = None
+        self._writers: dict[str, User] = {}
+
+    def open(self, path: str) -> None:
+        """Open what the locks are taken on, before there is a connection that closing it would hurt."""
+        if self._database is not None or not _is_available():
             return
-        for suffix, first, size in (("", _SHARED_FIRST, _SHARED_SIZE), ("-shm", _SHM_IN_USE, 1)):
-            if suffix in self.found and suffix not in self._descriptors:
-                self._open(suffix)
-            if suffix in self._descriptors:
-                self._lock(suffix, "F_RDLCK", first, size)
-
-    def _open(self, suffix: str) -> None:
-        if _SET_LOCK is None:
-            return
-        path = self.place.file(suffix)
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
+        for flags in (os.O_RDWR, os.O_RDONLY):  # the second for who may only read
+            with suppress(OSError):
+                self._database = os.open(path, flags | os.O_CLOEXEC)
                 return
-        # Kept even when it is another file by now: closing it would drop SQLite's locks there.
-        self._descriptors[suffix] = descriptor
 
-    def _lock(self, suffix: str, kind: str, first: int, size: int) -> None:
-        assert _SET_LOCK is not None
-        lock = struct.pack(
-            "hhqqi4x", getattr(fcntl, kind), os.SEEK_SET, first, size, 0
-        )  # as <fcntl.h> lays it out: `l_pid` is 0 for these locks
+    def protect(self, place: Place, files: Files) -> bool:
+        """Take the locks that say that the database is in use; False to try once more.
+
+        A database without a log is locked by SQLite for each transaction, and needs none.
+        """
+        with self._registry.lock:
+            if not files.in_log_mode:
+                return True
+            if not self.holds and self._database is not None:
+                try:
+                    self.holds = self._take(self._database, place, files)
+                except BlockingIOError:
+                    return False  # another program is closing it, and may remove the log
+                except OSError:
+                    pass  # a file system without such locks
+                else:
+                    if not self.holds:
+                        return False
+            self.files = self.files or files
+            return self.files == files
+
+    def _take(self, database: int, place: Place, files: Files) -> bool:
+        """Lock; False for other files than these. What is opened is closed with the last connection."""
+        if self._shm is None:
+            self._shm = os.open(place.beside("-shm"), os.O_RDONLY | os.O_CLOEXEC)
+        if (_fd_identity(database), _fd_identity(self._shm)) != (files.database, files.shm):
+            return False
+        _lock(database, _READ, _SHARED)
+        _lock(database, _READ, _GUARDED)
+        _lock(self._shm, _READ, _IN_USE)
+        _lock(self._shm, _READ, _LOG_GUARDED)
+        return True
+
+    def index_fits(self, place: Place) -> bool:
+        """Whether the log is as long as its index says; else the log that it told of was removed."""
+        if self.holds or self._database is None:
+            return True
         try:
-            fcntl.fcntl(self._descriptors[suffix], _SET_LOCK, lock)
-        except BlockingIOError:
-            raise
+            if self._shm is None:
+                self._shm = os.open(place.beside("-shm"), os.O_RDONLY | os.O_CLOEXEC)
+            header = os.pread(self._shm, _INDEX.size, 0)
+            size = os.stat(place.beside("-wal")).st_size
         except OSError:
-            pass  # a file system without such locks: the look at the names is left
+            return True
+        if len(header) < _INDEX.size:
+            return True
+        is_made, page, frames = _INDEX.unpack(header)
+        page = (page & 0xFE00) + ((page & 1) << 16)
+        return not is_made or not frames or size >= _LOG_HEADER + frames * (_FRAME_HEADER + page)
 
-    def take_write(self) -> None:
-        """Take the write lock of our programs. Raises BlockingIOError while another has it.
+    def log_is_anothers(self, place: Place) -> bool:
+        """Whether the log is in use, and not with this database: that took the other one's place.
 
-        The thread has to hold `writer`: the lock is the process's.
+        Each program of ours that uses a log holds its database as well.
         """
-        if "" in self._descriptors:
-            self._lock("", "F_WRLCK", _WRITER, 1)
+        if self.holds or self._database is None:
+            return False
+        try:
+            if self._shm is None:
+                self._shm = os.open(place.beside("-shm"), os.O_RDONLY | os.O_CLOEXEC)
+            return _is_locked(self._shm, _LOG_GUARDED) and not _is_locked(self._database, _GUARDED)
+        except OSError:
+            return False
 
-    def give_write_back(self) -> None:
-        """Release it."""
-        if "" in self._descriptors:
-            self._lock("", "F_UNLCK", _WRITER, 1)
+    def begin_writing(self, user: User) -> bool:
+        """Keep our other programs and threads from writing; False when one of them is at it.
 
-    def release(self) -> None:
-        """Let the close that follows be the last one, if no other program has the files open.
-
-        Never where they were replaced: SQLite would write an old log into a new database.
+        Before SQLite's lock: that may be free although somebody writes, and what is then read would
+        be of before that write. Begun twice by one user, it is ended once.
         """
-        if "" in self._descriptors:
-            self._lock("", "F_UNLCK", _SHARED_FIRST, _SHARED_SIZE)
+        # One step, so that an interrupt cannot fall between taking it and knowing whose it is.
+        if self._writers.setdefault(_WRITER, user) is not user:
+            return False
+        if self._database is not None:
+            try:
+                _lock(self._database, _WRITE, _WRITING)
+            except BlockingIOError:
+                del self._writers[_WRITER]
+                return False
+            except OSError:
+                pass  # opened for reading, or a file system without such locks
+        return True
 
-    def close(self) -> None:
-        """Close the descriptors, after the last connection: each close drops locks of SQLite."""
-        descriptors, self._descriptors = self._descriptors, {}
-        for descriptor in descriptors.values():
-            os.close(descriptor)
+    def end_writing(self, user: User) -> None:
+        """Let others write, if it was this user who did."""
+        if self._writers.get(_WRITER) is not user:
+            return
+        if self._database is not None:
+            with suppress(OSError):
+                _lock(self._database, _FREE, _WRITING)
+        del self._writers[_WRITER]
 
-    @property
-    def closes_safely(self) -> bool:
-        """Whether a connection may be closed although the files were replaced."""
-        return "" in self._descriptors
+    def leave(self, close: Callable[[], None], *, replaced: bool) -> None:
+        """Close one connection. The last one may put the log away, unless the files were replaced:
+
+        then it would write into a file, and remove one, that belong to somebody else.
+        """
+        with self._registry.lock:
+            self.count -= 1
+            if self.count == 0 and not replaced:
+                self._unlock()
+            if replaced and not self._keeps_log():
+                self._registry.kept.append((self.identity, close))
+            else:
+                close()
+            if self.count == 0:
+                self._registry.forget(self)
+                self.shut()
+
+    def _keeps_log(self) -> bool:
+        """Whether a connection that closes is kept from writing its log back, and from removing it."""
+        if not self.holds and self._database is not None:
+            with suppress(OSError):
+                if _fd_identity(self._database) == self.identity:
+                    _lock(self._database, _READ, _SHARED)
+                    return True
+        return self.holds
+
+    def _unlock(self) -> None:
+        for descriptor, where in ((self._database, _SHARED), (self._shm, _IN_USE)):
+            if descriptor is not None:
+                with suppress(OSError):
+                    _lock(descriptor, _FREE, where)
+
+    def shut(self) -> None:
+        """Close the descriptors: only where no connection is left that this takes the locks of."""
+        for descriptor in (self._database, self._shm):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._database = self._shm = None
+        self.holds = False
 
 
-class _Registry:
-    """The files that this process has open, by database, and what it has seen in them.
-
-    SQLite shares what it knows of a database among all connections of a process, so they have to
-    leave files that were replaced together.
-    """
+class Registry(Forked):
+    """The guards of this process, by database."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.files: dict[Identity, StoreFiles] = {}
-        self.heads: dict[str, Head] = {}
-        self.kept: list[sqlite3.Connection] = []
+        self.kept: list[tuple[Identity, Callable[[], None]]] = []
+        """Connections that cannot be closed without harm: they stay open, unused."""
+        self._guards: dict[Identity, Guard] = {}
+        watch_forks(self)
 
-    def forget(self) -> None:
-        """Start anew in a forked child, where connections and locks are the parent's."""
-        inherited = list(self.files.values())
-        self.lock, self.files = threading.RLock(), {}
-        for files in inherited:
-            files.close()
+    def enter(self, place: Place, files: Files, user: User, patience_s: float) -> Guard:
+        """The guard of a database, for one more connection.
 
+        SQLite shares the index of a log among all connections of a process to the database. Where
+        it was replaced, all of them have to be closed first: those in use are waited for, and
+        TimeoutError is raised after `patience_s`.
+        """
+        assert files.database is not None
+        deadline = time.monotonic() + patience_s
+        while True:
+            with self.lock:
+                guard = self._guards.get(files.database)
+                if guard is None:
+                    guard = Guard(files.database, self)
+                is_kept = any(identity == files.database for identity, _ in self.kept)
+                if guard.files in (None, files) and not is_kept:
+                    self._guards[files.database] = guard
+                    guard.open(place.path)
+                    guard.count += 1
+                    guard.users.add(user)
+                    return guard
+                others = [other for other in guard.users if other is not user]
+            for other in others:
+                other.retire()
+            if is_kept or time.monotonic() >= deadline:
+                raise TimeoutError
+            time.sleep(_PAUSE_S)
 
-_registry = _Registry()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_registry.forget)
+    def forget(self, guard: Guard) -> None:
+        """There is no connection any more."""
+        if self._guards.get(guard.identity) is guard:
+            del self._guards[guard.identity]
 
-
-def join(place: Place, member: Member, connection: sqlite3.Connection) -> StoreFiles | None:
-    """The files that a new connection opened, with its locks taken.
-
-    None, with the connection closed, when it has to be made once more: the files were replaced
-    meanwhile, or other connections of the process have to leave files that were.
-    """
-    with _registry.lock:
-        found = place.found()
-        for other in list(_registry.files.values()):
-            if other.place.path == place.path and other.database != found.get(""):
-                leave_together(other)
-        files = _registry.files.get(found[""]) if "" in found else None
-        if files is None and "" in found:
-            files = StoreFiles(place, found)
-            _registry.files[files.database] = files
-        if files is None:
-            connection.close()  # of a file that has no name any more
-            return None
-        files.members.add(member)
-        files.connections += 1
-        if files.agrees(found):
-            return files
-        leave_together(files)
-        leave(files, member, connection)
-        return None
-
-
-def settle(files: StoreFiles) -> bool:
-    """Learn what a connection has made by now, and take the locks that stay.
-
-    False when the files are not those of the connection any more, or another program is about to
-    close them: then the connection has to be made once more.
-    """
-    with _registry.lock:
-        try:
-            found = files.place.found()
-            if not files.agrees(found):
-                return False
-            files.keep_open()
-            return files.place.found() == found
-        except BlockingIOError:
-            return False
+    def after_fork_in_child(self) -> None:
+        """Begin anew: closing its copies leaves the parent's locks as they are."""
+        for guard in self._guards.values():
+            guard.shut()
+        self._guards = {}
+        self.lock = threading.RLock()
 
 
-def leave(files: StoreFiles, member: Member, connection: sqlite3.Connection) -> None:
-    """Close a connection; the last one of the process closes the locks with it."""
-    with _registry.lock:
-        files.members.discard(member)
-        is_last = files.connections == 1
-        in_place = files.in_place()
-        if is_last and in_place:
-            files.release()
-        if in_place or files.closes_safely:
-            connection.close()
-        else:
-            _registry.kept.append(connection)  # closing it could write into other files
-        files.connections -= 1
-        if is_last:
-            files.close()
-            if _registry.files.get(files.database) is files:
-                del _registry.files[files.database]
+def _fd_identity(descriptor: int) -> Identity:
+    status = os.fstat(descriptor)
+    return status.st_dev, status.st_ino
 
 
-def leave_together(files: StoreFiles) -> None:
-    """Have all sessions of the process leave files that were replaced, and note what they saw."""
-    with _registry.lock:
-        files.stale = True
-        for member in list(files.members):
-            head = member.head_seen()
-            known = _registry.heads.get(files.place.path)
-            if head is not None and (known is None or head > known):
-                _registry.heads[files.place.path] = head
-            member.retire()
+def _is_available() -> bool:
+    return _SET_LOCK is not None
 
 
-def head_seen_at(place: Place) -> Head | None:
-    """The head of the chain that this process had seen when files there were replaced."""
-    with _registry.lock:
-        return _registry.heads.get(place.path)
+@cache
+def _request(kind: int, where: tuple[int, int]) -> bytes:
+    return _FLOCK.pack(kind, os.SEEK_SET, *where, 0)
+
+
+def _lock(descriptor: int, kind: int, where: tuple[int, int]) -> None:
+    """Lock or unlock bytes for the open file description; BlockingIOError when somebody has them."""
+    assert _SET_LOCK is not None
+    fcntl.fcntl(descriptor, _SET_LOCK, _request(kind, where))
+
+
+def _is_locked(descriptor: int, where: tuple[int, int]) -> bool:
+    """Whether somebody else, in this process or another, has bytes locked."""
+    assert _GET_LOCK is not None
+    answer = fcntl.fcntl(descriptor, _GET_LOCK, _request(_WRITE, where))
+    kind: int = _FLOCK.unpack(answer)[0]
+    return kind != _FREE
+
+
+guards = Registry()
+"""All of this process."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from ctrlrun.errors import InvalidArgument, StoreNotFound
+from ctrlrun.errors import CTRLRunError, InvalidArgument, StoreNotFound
 from ctrlrun.state import schema
 from ctrlrun.state.masking import masked
 from ctrlrun.state.schema import Found
@@ -27,6 +29,10 @@ from ctrlrun.state.sqlite_session import (
 )
 
 MIN_SQLITE_VERSION = (3, 35, 0)
+_LOOKS = 5
+_MOUNTS = "/proc/self/mountinfo"
+_HALF_MADE = re.compile(r"\.ctrlrun-[0-9a-f]{16}\.new")
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 # --- paths ---------------------------------------------------------------------------------------
@@ -84,49 +90,57 @@ def require_file(path: Path) -> None:
         )
 
 
-def check_one_name(path: Path) -> None:
-    """InvalidArgument for a file that others may open under another name.
+def require_one_name(path: Path) -> None:
+    """InvalidArgument for a file with a second name: each name would have a log of its own.
 
-    SQLite names the write-ahead log after the path, so one file under two names has two logs, and
-    each loses what is in the other.
+    Two programs that write through different names each read one half of what happened. Reading
+    stays possible.
     """
     real = os.path.realpath(path)
-    links = os.stat(real).st_nlink
-    if links > 1 and links > 1 + _unfinished_links(real):
+    if _names(real) > 1:
+        _remove_half_made(real)
+        names = _names(real)
+        if names > 1:
+            raise InvalidArgument(
+                f"'{path}' is one file with {names} names (hard links), and SQLite keeps a log for "
+                "each name, so programs would not see each other's writes; remove the other names, "
+                f"or give this one a file of its own while no program runs: "
+                f"sqlite3 '{path}' \"VACUUM INTO 'copy.db'\", then mv copy.db '{path}'"
+            )
+    if os.fsencode(real) in _mount_points():
         raise InvalidArgument(
-            f"{str(path)!r} is a file with {links} names (hard links), and writing it under two "
-            "of them loses data; remove the others, or copy the file and open the copy"
-        )
-    if _is_mount_point(real):
-        raise InvalidArgument(
-            f"{str(path)!r} is mounted as a single file, so the write-ahead log beside it is not "
-            "shared with whoever opens it elsewhere; mount its folder instead"
+            f"'{path}' is mounted as a single file, and SQLite keeps its log beside it, where other "
+            "containers do not see it; mount the folder that holds it instead"
         )
 
 
-def _unfinished_links(real: str) -> int:
-    """How many names of the file are those under which a new store is made: they are to go."""
-    which = os.stat(real).st_ino
-    with os.scandir(os.path.dirname(real)) as entries:
-        return sum(
-            entry.inode() == which
-            for entry in entries
-            if entry.name.startswith(".ctrlrun-") and entry.name.endswith(".new")
-        )
-
-
-def _is_mount_point(real: str) -> bool:
-    """Whether a file is mounted at the path, as Linux tells."""
+def _names(path: str) -> int:
     try:
-        lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+        return os.stat(path).st_nlink
     except OSError:
-        return False
-    # The fifth field, in which spaces, tabs, line ends and backslashes are written as `\\040`.
-    mounted = os.fsencode(real)
-    escaped = b"".join(
-        b"\\%03o" % byte if byte in b" \t\n\\" else bytes([byte]) for byte in mounted
+        return 0
+
+
+def _remove_half_made(path: str) -> None:
+    """Remove the names under which a new database was built: who made it may have been killed."""
+    with contextlib.suppress(OSError):
+        inode = os.stat(path).st_ino
+        with os.scandir(os.path.dirname(path)) as entries:
+            for entry in entries:
+                if _HALF_MADE.fullmatch(entry.name) and entry.inode() == inode:
+                    os.unlink(entry.path)
+
+
+def _mount_points() -> frozenset[bytes]:
+    """Where something is mounted, as this process sees it; nothing where the system does not tell."""
+    try:
+        with open(_MOUNTS, "rb") as mounts:
+            fields = [line.split(b" ", 5)[4] for line in mounts]
+    except (OSError, IndexError):
+        return frozenset()
+    return frozenset(
+        _ESCAPED.sub(lambda octal: bytes([int(octal[1], 8)]), field) for field in fields
     )
-    return any(line.split(b" ")[4] == escaped for line in lines if line.count(b" ") > 4)
 
 
 def uri(path: Path, mode: str) -> str:
@@ -179,16 +193,6 @@ def applied_extensions(connection: sqlite3.Connection, found: Found) -> frozense
     return frozenset(str(name) for (name,) in rows)
 
 
-def opened(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """The connection, once SQLite has opened its files; closed when it cannot."""
-    try:
-        patiently(lambda: connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall())
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Errors of SQLite while a file is opened, with the file's name in them."""
@@ -224,23 +228,63 @@ def _named(error: sqlite3.DatabaseError, path: Path) -> Exception:
 def peek(path: Path, connect: Connect, ask: Callable[[Found, str], object]) -> None:
     """Refuse what is not for us before SQLite touches it: opening alone can write beside a file.
 
-    Asks again when the real connection is made, so whatever is in doubt here passes.
+    Asks again when the real connection is made, so whatever is in doubt here passes. A file that
+    another process writes to meanwhile is in doubt: it is refused only when it stood still.
     """
-    if _size(f"{path}-journal"):
-        return  # to be rolled back first
+    stood: _State | None = None
+    for _ in range(_LOOKS):
+        state = _state(path)
+        if state.journal_size:
+            return  # to be rolled back first
+        refusal = _refusal(path, connect, ask, still=not state.wal_size)
+        if refusal is None:
+            return
+        # With a log SQLite has read beneath its locks, and what it read is of one moment.
+        if state.wal_size or stood == state == _state(path):
+            raise refusal
+        stood = state
+
+
+def _refusal(
+    path: Path, connect: Connect, ask: Callable[[Found, str], object], *, still: bool
+) -> CTRLRunError | None:
     # Without a log to read, SQLite can be told to leave everything as it is.
-    still = "" if _size(f"{path}-wal") else "&immutable=1"
+    suffix = "&immutable=1" if still else ""
     try:
-        with contextlib.closing(connect(uri(path, "ro") + still)) as connection:
+        with contextlib.closing(connect(uri(path, "ro") + suffix)) as connection:
             found = look(connection)
     except UnicodeDecodeError:
-        return
+        return None
     except sqlite3.DatabaseError as error:
         named = _named(error, path)
-        if isinstance(named, InvalidArgument):
-            raise named from error
-        return
-    ask(found, repr(str(path)))
+        if not isinstance(named, InvalidArgument):
+            return None
+        named.__cause__ = error
+        return named
+    try:
+        ask(found, repr(str(path)))
+    except CTRLRunError as refusal:
+        return refusal
+    return None
+
+
+class _State(NamedTuple):
+    """What changes about a database when somebody writes to it."""
+
+    inode: int
+    size: int
+    changed_ns: int
+    wal_size: int
+    journal_size: int
+
+
+def _state(path: Path) -> _State:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return _State(0, 0, 0, 0, 0)
+    beside = (_size(f"{path}-wal"), _size(f"{path}-journal"))
+    return _State(status.st_ino, status.st_size, status.st_mtime_ns, *beside)
 
 
 def _size(path: str) -> int:

@@ -7,18 +7,18 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import count
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from ctrlrun.effect import escape_surrogates
-from ctrlrun.errors import InvalidArgument, StoreReplaced
-from ctrlrun.state import sqlite_files
+from ctrlrun.errors import InvalidArgument
 from ctrlrun.state.dialect import Filter, Order
-from ctrlrun.state.lost_commit import Trace
-from ctrlrun.state.session import EffectChange, Row, Session, Values
-from ctrlrun.state.sqlite_files import Head, Identity, Place, StoreFiles
+from ctrlrun.state.session import Row, Session, Values
+from ctrlrun.state.sqlite_files import Files, Guard, Identity, Place, guards
+from ctrlrun.state.sqlite_seen import Mark, Seen
 from ctrlrun.state.sqlite_tally import FACTS, TALLY_INDEX
 
 T = TypeVar("T")
@@ -46,10 +46,15 @@ _OF_A_CONNECTION = frozenset(
 )
 """What a connection may keep of a disk that failed once: the next call opens another one."""
 
-_serials = count(1)
+_LOOKS = 20
+"""So often the files may have changed while they were opened."""
+_ANOTHERS = (
+    "its -wal is that of a database which was moved or replaced, and programs still use it; "
+    "stop them, then take -wal and -shm to where that database is, or remove them"
+)
+_STILL_USED = "its files were replaced, and another thread of this program still uses the old ones"
 
-_HEAD = "SELECT seq, hash FROM receipt_chain WHERE id = 1"
-_HASH_AT = "SELECT hash FROM receipts WHERE seq = ?"
+_serials = count(1)
 
 _KEY_INDEXES = (
     "x_events_by_action",
@@ -78,6 +83,13 @@ def is_busy(error: sqlite3.Error) -> bool:
     return code is not None and code & 0xFF == sqlite3.SQLITE_BUSY
 
 
+def busy(message: str) -> sqlite3.OperationalError:
+    """What SQLite raises where somebody else holds a lock, for a lock of ours."""
+    error = sqlite3.OperationalError(message)
+    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_BUSY, "SQLITE_BUSY"
+    return error
+
+
 def renamed(error: sqlite3.Error, message: str) -> sqlite3.Error:
     """The error with another message: of the same class, with what SQLite calls it."""
     said = type(error)(message)
@@ -87,9 +99,8 @@ def renamed(error: sqlite3.Error, message: str) -> sqlite3.Error:
     return said
 
 
-def patiently(run: Callable[[], T], deadline: float | None = None) -> T:
-    """`run`, repeated while another process holds the lock, for 5 s or until `deadline`; then its
-    error.
+def patiently(run: Callable[[], T]) -> T:
+    """`run`, repeated while another process holds the lock, for 5 s; then its error.
 
     SQLite's own handler looks again every 100 ms: with eight busy processes some would wait in vain
     beside a lock that was free many times.
@@ -99,8 +110,7 @@ def patiently(run: Callable[[], T], deadline: float | None = None) -> T:
     except sqlite3.OperationalError as error:
         if not is_busy(error):
             raise
-    if deadline is None:
-        deadline = time.monotonic() + BUSY_PATIENCE_S
+    deadline = time.monotonic() + BUSY_PATIENCE_S
     pause = _FIRST_PAUSE_S
     while True:
         time.sleep(pause)
@@ -115,54 +125,37 @@ def patiently(run: Callable[[], T], deadline: float | None = None) -> T:
 class SQLiteSession(Session):
     """One thread's connection to one file.
 
-    `target` is the URI of the file at `place`; `check` is asked about each new connection. One that
-    `writes` is held to the files at the place: before each use and after each durable commit.
+    `target` is the URI of the file at `path`; `check` is asked about each new connection. With
+    `seen`, files that lack what the store has seen are refused.
     """
-
-    is_traced = True
 
     def __init__(
         self,
         target: str,
-        place: Place,
+        path: str,
         connect: Connect,
         durability: str | None,
         check: Check,
-        *,
-        writes: bool,
+        seen: Seen | None = None,
     ) -> None:
         # Before anything can fail: `__del__` looks at it.
         self._connection: sqlite3.Connection | None = None
         super().__init__()
         self._target = target
-        self._place = place
-        self._path = place.path
+        self._path = path
         self._make = connect
         self._durability = durability
         self._check = check
-        self._writes = writes
+        self._seen = seen
+        self._place = Place(path)
+        self._guard: Guard | None = None
+        self._files: Files = Files(None, None, None)
+        self._written = Mark()
+        self._synced = False
         self._synchronous = ""
-        self._files: StoreFiles | None = None
-        self._holds_write_lock = False
         self._serial = 0
-        self.trace = Trace()
 
     # --- the connection --------------------------------------------------------------------------
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        try:
-            if self._writes and not self.active and not self.files.in_place():
-                self.reopen()
-        except BaseException:
-            self._lock.release()
-            raise
-        return self
-
-    @property
-    def path(self) -> str:
-        """Where the store is."""
-        return self._path
 
     @property
     def connected(self) -> bool:
@@ -175,104 +168,149 @@ class SQLiteSession(Session):
         return self._connection
 
     @property
-    def files(self) -> StoreFiles:
-        """The files that the connection opened."""
-        assert self._files is not None
-        return self._files
-
-    @property
     def identity(self) -> Identity | None:
         """Which file the connection leads to."""
-        return None if self._files is None else self._files.database
+        return self._files.database
 
     def connect(self) -> None:
-        deadline = time.monotonic() + BUSY_PATIENCE_S
-        while not self._connect():
-            if time.monotonic() >= deadline:
-                raise _busy(
-                    f"cannot open {self._path!r}: its files were replaced, and other threads still "
-                    "use the old ones"
-                )
-            time.sleep(_FIRST_PAUSE_S)
+        """Connect to the files at the path, known before and after, so that no others are meant."""
+        self._place.resolve()
+        changing: Exception = busy("its files change while they are opened")
+        for _ in range(_LOOKS):
+            files = self._place.look()
+            if files.database is None:
+                self._make(self._target).close()  # says what is missing
+                continue
+            try:
+                guard = guards.enter(self._place, files, self, BUSY_PATIENCE_S)
+            except TimeoutError:
+                raise busy(f"cannot open {self._path!r}: {_STILL_USED}") from None
+            try:
+                found = self._open(guard, files)
+            except sqlite3.Error as error:
+                if self._place.look() == files:
+                    raise
+                changing = error
+                continue
+            if found is not None:
+                self._guard, (self._connection, self._files) = guard, found
+                self._synchronous = ""
+                self._serial = next(_serials)
+                return
+        raise changing
 
-    def _connect(self) -> bool:
-        """Connect to the files that are there now; False when those moved meanwhile."""
-        connection = self._make(self._target)
-        files = sqlite_files.join(self._place, self, connection)
-        if files is None:
-            return False
+    def _open(self, guard: Guard, files: Files) -> tuple[sqlite3.Connection, Files] | None:
+        """A connection to exactly these files, or those that it made; None when others came."""
+        connection: sqlite3.Connection | None = None
         try:
-            self._synchronous = ""
-            self._check(connection, files.database)
-            settled = sqlite_files.settle(files)
-            if settled:
-                self._check_head(connection)
+            if self._clear_the_way(guard, files):
+                self._give_up(guard, None, replaced=True)
+                return None
+            for _ in range(_LOOKS):
+                former, connection = connection, None
+                if former is not None and guard.holds:
+                    former.close()  # first: connections of a process share the index
+                connection = self._make(self._target)
+                if former is not None:
+                    former.close()
+                self._check(connection, files.database)
+                self._touch(connection)
+                found = self._place.look()
+                is_held = guard.protect(self._place, found)
+                if found == files and is_held:
+                    if self._seen is not None:
+                        self._seen.check(connection, files)
+                    guard.end_writing(self)
+                    return connection, files
+                if files.wal not in (None, found.wal):
+                    self._files = files  # so that the index of the log that was removed is known
+                    break
+                if found.database != files.database or not is_held:
+                    break
+                files = found
         except BaseException:
-            sqlite_files.leave(files, self, connection)
+            replaced = self._place.look().database != files.database
+            self._give_up(guard, connection, replaced=replaced)
             raise
-        if not settled:
-            sqlite_files.leave(files, self, connection)
-            return False
-        self._serial = next(_serials)
-        self._connection, self._files = connection, files
-        return True
+        self._give_up(guard, connection, replaced=True)
+        time.sleep(_FIRST_PAUSE_S)  # another program closes it, or replaces its files
+        return None
 
-    def _check_head(self, connection: sqlite3.Connection) -> None:
-        """StoreReplaced where the file lacks the last receipt that this process has seen there."""
-        seen = sqlite_files.head_seen_at(self._place) if self._writes else None
-        if seen is None or seen[0] == 0:
-            return
-        found = connection.execute(_HASH_AT, (seen[0],)).fetchone()
-        if found != (seen[1],):
-            raise StoreReplaced(
-                f"{self._path!r} is another store than the one that this process worked with: it "
-                f"lacks receipt {seen[0]}, so it may not know what was done; look at what replaced "
-                "it, then restart the process"
-            )
+    def _touch(self, connection: sqlite3.Connection) -> None:
+        """Have SQLite open all files that it reads from."""
+        try:
+            patiently(lambda: connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone())
+        except sqlite3.Error as error:
+            raise self._named("read", error) from error
+
+    def _clear_the_way(self, guard: Guard, files: Files) -> bool:
+        """Let nothing be opened that belongs to files which are gone; whether that moved something.
+
+        Until they end, or find out, other programs may still write to what was removed.
+        """
+        if files.in_log_mode:
+            patiently(lambda: _own_log(guard, self._place))
+            known = self._files
+            is_of_former = (known.database, known.shm) == (files.database, files.shm)
+            if guard.index_fits(self._place) and not (is_of_former and known.wal != files.wal):
+                return False
+        patiently(lambda: self._write_alone(guard))
+        if files.shm is not None:
+            self._place.drop_index(files)
+            return True
+        return False
+
+    def _write_alone(self, guard: Guard) -> None:
+        if not guard.begin_writing(self):
+            raise busy("database is locked")
+
+    def _give_up(
+        self, guard: Guard, connection: sqlite3.Connection | None, *, replaced: bool
+    ) -> None:
+        guard.end_writing(self)
+        if connection is None:
+            guard.leave(lambda: None, replaced=False)
+        else:
+            guard.leave(connection.close, replaced=replaced)
 
     def disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        files, self._files = self._files, None
-        if connection is not None and files is not None:
-            if self._holds_write_lock:
-                self._release_write_lock(files)
-            sqlite_files.leave(files, self, connection)
+        guard, self._guard = self._guard, None
+        if connection is not None and guard is not None:
+            guard.end_writing(self)
+            replaced = self._files.in_log_mode and not self._place.holds(self._files)
+            if replaced:
+                self._put_log_aside()
+            guard.leave(connection.close, replaced=replaced)
 
-    def reopen(self) -> None:
-        """Leave files that were replaced, with all threads of the process, and open what is there.
+    def _put_log_aside(self) -> None:
+        """Where another database took the place of this one, leave it no log that is not its own.
 
-        Raises StoreNotFound where nothing is, StoreReplaced where it is an older store.
+        While this one holds the log, no program of ours opens it together with that database.
         """
-        sqlite_files.leave_together(self.files)
-        self.disconnect()
-        self.connect()
+        files = self._place.look()
+        if files.wal is None or files.wal != self._files.wal:
+            return
+        if files.database in (None, self._files.database):
+            return
+        with suppress(TimeoutError):
+            guard = guards.enter(self._place, files, self, patience_s=0)
+            if guard.begin_writing(self):  # else another program is at it
+                self._place.put_aside(files)
+                guard.end_writing(self)
+            guard.leave(lambda: None, replaced=False)
 
-    def in_place(self) -> bool:
-        """Whether what was written last is in the files at the store's path."""
-        return self._files is not None and self._files.in_place()
-
-    def head_seen(self) -> Head | None:
-        """The head of the chain in the files of the connection, unless another thread uses it."""
-        if not self._lock.acquire(blocking=False):
-            return None
-        try:
-            if self._connection is None or self.active:
-                return None
-            row = self._connection.execute(_HEAD).fetchone()
-        except sqlite3.Error:
-            return None
-        finally:
-            self._lock.release()
-        is_head = row is not None and isinstance(row[0], int) and isinstance(row[1], str)
-        return (row[0], row[1]) if is_head else None
+    def _follow(self) -> None:
+        """Connect anew where the files at the path are not those of the connection any more."""
+        if not self._place.holds(self._files):
+            self.disconnect()
+            self.connect()
 
     def token(self) -> object:
         """Counts what others commit and what this connection did, in these very files."""
-        if not self.active and not self.in_place():
-            if self._files is not None:
-                sqlite_files.leave_together(self._files)
+        if not self.active and not self._place.holds(self._files):
             self.disconnect()
-            if sqlite_files.identity_of(self._path) is None:
+            if self._place.look().database is None:
                 return None
             self.connect()
         version = self.rows("PRAGMA data_version")[0][0]
@@ -310,48 +348,50 @@ class SQLiteSession(Session):
 
     def begin(self, *, durable: bool) -> None:
         wanted = "FULL" if self._is_full(durable=durable) else "NORMAL"
-        try:
-            self._begin(wanted)
-            while not self.files.in_place():
-                self.rollback()
-                self.reopen()
-                self._begin(wanted)
-        except sqlite3.Error as error:
-            raise self._named("write", error) from error
+        while True:
+            connection = self.connection
+            try:
+                if connection.in_transaction:  # an interrupt fell between two of our steps
+                    connection.execute("ROLLBACK")
+                if wanted != self._synchronous:
+                    # The first statement of a connection reads the schema, and may have to wait.
+                    self._synchronous = ""  # not known, if an interrupt comes between the two
+                    patiently(lambda: self.connection.execute(f"PRAGMA synchronous={wanted}"))
+                    self._synchronous = wanted
+                patiently(self._take_lock)
+            except sqlite3.Error as error:
+                if not self._place.holds(self._files):
+                    self._end(connection)
+                    self._follow()
+                    continue
+                raise self._named("write", error) from error
+            if self._place.holds(self._files):
+                break
+            self._end(connection)
+            self._follow()
+        self._written = Mark()
+        self._synced = durable
         self.active = True
         self.broken = None
-        self.trace = Trace()
 
-    def _begin(self, synchronous: str) -> None:
-        """Take the write lock of our programs, then SQLite's, within 5 s in all."""
-        connection, files = self.connection, self.files
-        deadline = time.monotonic() + BUSY_PATIENCE_S
-        if connection.in_transaction:  # an interrupt fell between two of our steps
-            connection.execute("ROLLBACK")
-        taken = [True] if self._holds_write_lock else []
+    def _take_lock(self) -> None:
+        """Our write lock, which stays when something in this process drops SQLite's, and SQLite's."""
+        guard = self._guard
+        if guard is not None and not guard.begin_writing(self):
+            raise busy("database is locked")
         try:
-            if not taken:
-                # In one call of C: no interrupt comes between the lock and the note of it.
-                taken.extend(map(files.writer.acquire, (True,), (BUSY_PATIENCE_S,)))
-            if not taken[0]:
-                raise _busy(BUSY)
-            self._holds_write_lock = True
-            patiently(lambda: _take_write(files), deadline)
-            if synchronous != self._synchronous:
-                self._synchronous = ""  # not known, if an interrupt comes between the two
-                # A connection's first statement reads the schema, and may have to wait for it.
-                patiently(lambda: connection.execute(f"PRAGMA synchronous={synchronous}"), deadline)
-                self._synchronous = synchronous
-            patiently(lambda: connection.execute("BEGIN IMMEDIATE"), deadline)
+            self.connection.execute("BEGIN IMMEDIATE")
         except BaseException:
-            if taken and taken[0]:
-                self._release_write_lock(files)
+            if guard is not None:
+                guard.end_writing(self)
             raise
 
-    def _release_write_lock(self, files: StoreFiles) -> None:
-        files.give_write_back()
-        self._holds_write_lock = False  # only here: what an interrupt cuts short is done again
-        files.writer.release()
+    def _end(self, connection: sqlite3.Connection) -> None:
+        """Leave a transaction in which nothing was written."""
+        with suppress(sqlite3.Error):
+            connection.execute("ROLLBACK")
+        if self._guard is not None:
+            self._guard.end_writing(self)
 
     def _is_full(self, *, durable: bool) -> bool:
         return durable if self._durability is None else self._durability == "full"
@@ -371,25 +411,56 @@ class SQLiteSession(Session):
             failed = isinstance(interrupt.__context__, sqlite3.Error)
             self.committed = not failed and not connection.in_transaction
             raise
-        self._release_write_lock(self.files)
+        self._ended()
+
+    def landed(self) -> bool:
+        """Whether the files at the path hold what was committed: they may have been replaced meanwhile.
+
+        Where they hold it all the same, it stands. Raises StoreReplaced for files that lack more.
+        """
+        seen, written = self._seen, self._written
+        if seen is None:
+            return True
+        # What no power cut may take is followed by an act; the rest is looked at by the next unit.
+        if not self._synced or self._place.holds(self._files):
+            seen.note(written)
+            return True
+        self._follow()
+        # Only a unit that wrote an event can be told.
+        if written.event_id is None or not written.is_in(self.connection):
+            return False
+        seen.note(written)
+        return True
+
+    def _ended(self) -> None:
         self.active = False
+        if self._guard is not None:
+            self._guard.end_writing(self)
 
     def rollback(self) -> None:
-        connection = self.connection
+        connection = self._connection
         try:
             # Errors like a full disk have rolled back by themselves.
-            if connection.in_transaction:
+            if connection is not None and connection.in_transaction:
                 connection.execute("ROLLBACK")
         except sqlite3.Error:
             self.disconnect()
         finally:
-            if self._holds_write_lock:
-                self._release_write_lock(self.files)
-            self.active = False
+            self._ended()
             self.broken = None
 
-    def note_effect(self, change: EffectChange) -> None:
-        self.trace = self.trace.with_change(change)
+    def note_head(self, seq: int, digest: str) -> None:
+        """Remember it with what this transaction writes."""
+        self._written = replace(self._written, seq=seq, hash=digest)
+
+    def nested(self, work: Callable[[], T]) -> T:
+        """As every session's; what is taken back was not written."""
+        before = self._written
+        try:
+            return super().nested(work)
+        except BaseException:
+            self._written = before
+            raise
 
     # --- statements ------------------------------------------------------------------------------
 
@@ -397,7 +468,10 @@ class SQLiteSession(Session):
         cursor = self.execute(sql, values)
         last = cursor.lastrowid
         assert last is not None
-        self.trace = self.trace.with_event(last, values)
+        if key == "event_id":
+            self._written = replace(
+                self._written, event_id=last, ts=values[-6], action_id=values[-4]
+            )
         # Nobody else writes meanwhile, so the rows of one statement have numbers without a gap.
         return range(last - cursor.rowcount + 1, last + 1)
 
@@ -419,10 +493,17 @@ class SQLiteSession(Session):
         return cursor
 
     def rows(self, sql: str, values: Values = ()) -> list[Row]:
-        connection = self.connection
+        if not self.active:
+            self._follow()
 
         def read() -> list[Row]:
-            return connection.execute(sql, values).fetchall()
+            try:
+                return self.connection.execute(sql, values).fetchall()
+            except sqlite3.DatabaseError:
+                if self.active or self._place.holds(self._files):
+                    raise
+                self._follow()
+                return self.connection.execute(sql, values).fetchall()
 
         try:
             return read() if self.active else patiently(read)
@@ -458,24 +539,16 @@ class SQLiteSession(Session):
         return renamed(error, f"cannot {what} {self._path!r}: {error}")
 
 
-def _take_write(files: StoreFiles) -> None:
-    try:
-        files.take_write()
-    except BlockingIOError:
-        raise _busy("database is locked") from None
-
-
-def _busy(message: str) -> sqlite3.OperationalError:
-    error = sqlite3.OperationalError(message)
-    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_BUSY, "SQLITE_BUSY"
-    return error
-
-
 def _text_or_bytes(data: bytes) -> str | bytes:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return data
+
+
+def _own_log(guard: Guard, place: Place) -> None:
+    if guard.log_is_anothers(place):
+        raise busy(_ANOTHERS)
 
 
 # --- what SQLite spells in its own way -----------------------------------------------------------

@@ -52,7 +52,6 @@ EXAMPLES: list[tuple[CTRLRunError, dict[str, Any]]] = [
     ),
     (IdentityError("m"), {}),
     (AmbiguousWrite("m"), {}),
-    (StoreReplaced("m"), {}),
     (
         ActionDenied("m", reason="rule[0]", action_id="act_1"),
         {"reason": "rule[0]", "action_id": "act_1"},
@@ -92,6 +91,7 @@ EXAMPLES: list[tuple[CTRLRunError, dict[str, Any]]] = [
         SchemaMismatch("m", applied=("0001",), known=("0001", "0002"), running="0.1"),
         {"applied": ("0001",), "known": ("0001", "0002"), "running": "0.1"},
     ),
+    (StoreReplaced("m", path="state.db"), {"path": "state.db"}),
     (SchemaMismatch("m"), {"applied": (), "known": (), "running": ""}),
     (DamagedRow(table="receipts", row_id="r1"), {"table": "receipts", "row_id": "r1"}),
     (MissingDependency("jwt", "identity"), {"module": "jwt", "extra": "identity"}),

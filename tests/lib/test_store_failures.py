@@ -90,14 +90,12 @@ def test_a_sync_that_fails_at_the_first_open_names_the_file(
 def test_a_connection_that_a_failing_disk_left_read_only_is_not_kept(path: Path) -> None:
     """SQLite opens a file for reading when it fails to for writing, and stays with that."""
     SQLiteStateStore(path).close()
-    kinds: list[str] = []
+    mode = "rw"
 
     class Unlucky(SQLiteStateStore):
         @staticmethod
         def connector(uri: str) -> sqlite3.Connection:
-            return sqlite_session.open_connection(
-                uri.replace("mode=rw", f"mode={kinds.pop() if kinds else 'rw'}")
-            )
+            return sqlite_session.open_connection(uri.replace("mode=rw", f"mode={mode}"))
 
     with closing(Unlucky(path)) as store:
         for call in (
@@ -105,9 +103,10 @@ def test_a_connection_that_a_failing_disk_left_read_only_is_not_kept(path: Path)
             lambda: store.unit(lambda: store.reserve_effect("k", "a"), durable=True),
         ):
             store.close()
-            kinds.append("ro")
+            mode = "ro"
             with pytest.raises(sqlite3.OperationalError, match="readonly"):
                 call()
+            mode = "rw"
         assert store.reserve_effect("k", "a").attempt == 1
 
 
