@@ -142,6 +142,9 @@ class Connection:
     def total_changes(self) -> int:
         return self._real.total_changes()
 
+    def getlimit(self, category: int) -> int:
+        return self._real.limit(category)
+
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Cursor:
         return Cursor(self._real, sql, values)
 

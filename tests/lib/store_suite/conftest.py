@@ -51,6 +51,9 @@ def clear(store: UnitStateStore) -> None:
                 db.execute(f"DELETE FROM {table}")
             db.execute("INSERT INTO receipt_chain VALUES (1, 0, ?)", (GENESIS_HASH,))
             db.commit()
+        store.close()
+        # Another store of that path: this one has seen evidence that is gone.
+        store.__init__(store.path, clock=store._clock)  # type: ignore[misc]
 
 
 def begin_anew(fixtures: dict[str, Any]) -> None:
