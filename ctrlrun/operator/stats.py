@@ -139,6 +139,7 @@ class StatsCount:
             before=dict(self._sums.before) if self._has_before else None,
             moments={moment: tuple(marks) for moment, marks in self._sums.moments.items()},
             answers=self._answers,
+            requests=self._sums.requests(self._since),
         )
         progress = Progress(self._looked_at, self._looked_at + self._left, done, self._has_before)
         return report_of(counted, progress, tuple(self._damaged))
@@ -203,6 +204,7 @@ class StatsCount:
 
     def _take(self, page: TallyPage) -> None:
         self._sums.add(page.tallies)
+        self._sums.name(page.requests)
         self._looked_at += page.looked_at
         self._left = page.left
         self._damaged += page.damaged[: _LONGEST_NAMED - len(self._damaged)]

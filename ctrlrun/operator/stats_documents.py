@@ -66,15 +66,21 @@ def stats_document(
     """
     counts: Counter[ReceiptFacts] = Counter()
     ends: list[datetime] = []
+    requests: set[str] = set()
+    observing = mode == "observe"
     for receipt in counted:
         if boundary is None or receipt.finished_at >= boundary:
             counts[facts_of(receipt)] += 1
             ends.append(receipt.finished_at)
+            of_mode = (receipt.result is ReceiptResult.OBSERVED) is observing
+            if of_mode and receipt.decision is Decision.APPROVE and receipt.approval_id:
+                requests.add(receipt.approval_id)
     return document_of(
         counts,
         mode=mode,
         boundary=boundary,
         ends=(min(ends, default=None), max(ends, default=None)),
+        requests=len(requests),
     )
 
 
@@ -84,6 +90,7 @@ def document_of(
     mode: str,
     boundary: datetime | None,
     ends: tuple[datetime | None, datetime | None],
+    requests: int,
 ) -> dict[str, Any]:
     """`stats_document` of receipts that were counted already."""
     document: dict[str, Any] = {
@@ -96,6 +103,7 @@ def document_of(
     }
     observing = mode == "observe"
     document |= _observed(counts) if observing else _enforced(counts)
+    document["approval_requests"] = requests
     other = sum(
         count
         for facts, count in counts.items()

@@ -56,6 +56,7 @@ class Counted:
     before: Mapping[ReceiptFacts, int] | None
     moments: Mapping[datetime, tuple[int, ...]]
     answers: tuple[AnswerTally, AnswerTally | None] | None
+    requests: int
 
 
 def report_of(counted: Counted, progress: Progress, damaged: tuple[Damage, ...]) -> StatsReport:
@@ -75,6 +76,7 @@ def report_of(counted: Counted, progress: Progress, damaged: tuple[Damage, ...])
         blocked=panels.figure("blocked"),
         ambiguous=panels.figure("ambiguous"),
         other_mode=panels.figure("other_mode"),
+        requests=counted.requests,
         decisions=panels.totals("decision", [word.value for word in Decision]),
         results=panels.totals("result", [word.value for word in ReceiptResult]),
         actions=panels.actions(),
@@ -85,7 +87,11 @@ def report_of(counted: Counted, progress: Progress, damaged: tuple[Damage, ...])
         rollout=panels.rollout() if counted.mode == "observe" else None,
         answers=None if counted.answers is None else _answers(counted, *counted.answers),
         document=document_of(
-            counted.current, mode=counted.mode, boundary=counted.boundary, ends=counted.ends
+            counted.current,
+            mode=counted.mode,
+            boundary=counted.boundary,
+            ends=counted.ends,
+            requests=counted.requests,
         ),
         damaged=damaged,
     )

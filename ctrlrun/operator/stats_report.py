@@ -219,7 +219,8 @@ class StatsReport:
     `first` and `last` are the earliest and the latest end that was counted. Rows are ordered by
     what they count, descending, then by name. `rollout` is there in observe mode alone.
     `calls` are the receipts of this mode, in every row; those that were made in the other one are in
-    `other_mode` and in no other number. `document` is what
+    `other_mode` and in no other number. `requests` are the different requests for approval that the
+    calls which needed one presented. `document` is what
     `ctrlrun stats --json` prints for this boundary. `damaged` names receipts that cannot be read;
     no number has them.
     """
@@ -237,6 +238,7 @@ class StatsReport:
     blocked: Figure
     ambiguous: Figure
     other_mode: Figure
+    requests: int
     decisions: tuple[TotalRow, ...]
     results: tuple[TotalRow, ...]
     actions: tuple[ActionRow, ...]

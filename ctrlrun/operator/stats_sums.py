@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from ctrlrun.operator.stats_words import kinds_of
-from ctrlrun.state.tally import ReceiptFacts, Tally
+from ctrlrun.state.tally import ReceiptFacts, Request, Tally
 
 MARKS = ("calls", "asked", "stopped", "ambiguous")
 """What is told over time."""
@@ -29,6 +29,8 @@ class Sums:
         self.current: Counter[ReceiptFacts] = Counter()
         self.before: Counter[ReceiptFacts] = Counter()
         self.moments: dict[datetime, list[int]] = {}
+        self._observes = mode == "observe"
+        self._requests: dict[str, datetime] = {}
 
     @property
     def is_broken(self) -> bool:
@@ -55,6 +57,19 @@ class Sums:
         """These left the window before."""
         for tally in tallies:
             _change(self.before, tally.facts, -tally.receipts)
+
+    def name(self, requests: Iterable[Request]) -> None:
+        """Remember which requests receipts of this mode name, and when the last of them finished."""
+        for request in requests:
+            if request.observed is self._observes:
+                known = self._requests.get(request.approval_id, request.last)
+                self._requests[request.approval_id] = max(known, request.last)
+
+    def requests(self, since: datetime | None) -> int:
+        """How many different requests the receipts name that finished at the boundary or later."""
+        if since is None:
+            return len(self._requests)
+        return sum(last >= since for last in self._requests.values())
 
     def _mark(self, tally: Tally, receipts: int) -> None:
         if tally.moment is None:

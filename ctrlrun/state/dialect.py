@@ -58,6 +58,16 @@ class Dialect(Protocol):
         ...
 
     @property
+    def approval_id(self) -> str:
+        """Of a receipt whose document can be read: the approval that it names, or NULL."""
+        ...
+
+    @property
+    def is_observed(self) -> str:
+        """Of a receipt whose document can be read: whether it was made in observe mode."""
+        ...
+
+    @property
     def tally_index(self) -> str:
         """The name of the index over `tally_facts`."""
         ...

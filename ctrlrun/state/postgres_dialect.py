@@ -67,6 +67,8 @@ class PostgresDialect:
     server_version: int
     for_update: str = " FOR UPDATE"
     byte_order: str = _BY_BYTES
+    approval_id: str = "json::jsonb ->> 'approval_id'"
+    is_observed: str = "json::jsonb ->> 'result' = 'observed'"
     tally_index: str = ""
     tally_source: str = "receipts"
     whole: str = " OFFSET 0"

@@ -572,6 +572,8 @@ class SQLiteDialect:
     for_update: str = ""
     byte_order: str = ""
     tally_facts: str = FACTS
+    approval_id: str = "json_extract(json, '$.approval_id')"
+    is_observed: str = "json_extract(json, '$.result') = 'observed'"
     tally_index: str = TALLY_INDEX
     tally_source: str = f"receipts INDEXED BY {TALLY_INDEX}"
     whole: str = " LIMIT -1"

@@ -25,6 +25,7 @@ from ctrlrun.state.session import Row, Session
 from ctrlrun.state.tally import (
     AnswerTally,
     ReceiptFacts,
+    Request,
     Stretch,
     Tally,
     TallyPage,
@@ -153,8 +154,13 @@ class TallyReads(Reads):
             return None
         bound = f"seq IS NULL AND {name} > ? AND {name} <= ?"
         page = self._counted(session, stretch, "receipts", bound, [tie, looked[1]])
+        more = self._requests(session, stretch, "receipts", bound, [tie, looked[1]])
         return replace(
-            page, looked_at=looked[0], left=_highest(session), after=json.dumps([None, looked[1]])
+            page,
+            requests=page.requests + more,
+            looked_at=looked[0],
+            left=_highest(session),
+            after=json.dumps([None, looked[1]]),
         )
 
     def _chained(
@@ -176,9 +182,36 @@ class TallyReads(Reads):
             page = self._within_an_hour(session, stretch, source, *bound)
             page = page or self._counted(session, stretch, source, *bound)
         else:
-            page = self._counted(session, stretch, "receipts", *bound)
+            source = "receipts"
+            page = self._counted(session, stretch, source, *bound)
         left = max(0, highest - last)
-        return replace(page, looked_at=count, left=left, after=_place(last, self._dialect.last_tie))
+        requests = self._requests(session, stretch, source, *bound)
+        return replace(
+            page,
+            requests=page.requests + requests,
+            looked_at=count,
+            left=left,
+            after=_place(last, self._dialect.last_tie),
+        )
+
+    def _requests(
+        self, session: Session, stretch: Stretch, source: str, bound: str, values: list[Any]
+    ) -> tuple[Request, ...]:
+        """The approvals that the receipts under a condition name, of calls that needed one."""
+        dialect = self._dialect
+        within, times = _between(stretch, dialect.byte_order)
+        rows = session.rows(
+            f"SELECT approval, observed, MAX(ts{dialect.byte_order}) FROM (SELECT {dialect.approval_id} "
+            f"AS approval, {dialect.is_observed} AS observed, ts FROM {source} WHERE {bound}{within} "
+            f"AND {dialect.tally_facts}{dialect.byte_order} {_ASKED}{dialect.whole}) AS asked "
+            "WHERE approval IS NOT NULL GROUP BY approval, observed",
+            [*values, *times],
+        )
+        return tuple(
+            Request(approval, bool(observed), last)
+            for approval, observed, ts in rows
+            if isinstance(approval, str) and (last := _time(ts)) is not None
+        )
 
     def _within_an_hour(
         self, session: Session, stretch: Stretch, source: str, bound: str, values: list[Any]
@@ -244,6 +277,7 @@ class TallyReads(Reads):
         )
         tallies, unread = _tallies(rows)
         damaged: tuple[Damage, ...] = ()
+        requests: tuple[Request, ...] = ()
         if unread:
             marks = ", ".join("?" * len(unread))
             strange = session.rows(
@@ -252,12 +286,13 @@ class TallyReads(Reads):
                 f"WHERE said IS NULL OR {self._dialect.as_bytes('said')} IN ({marks})",
                 [*key_values, *values, *unread],
             )
-            more, damaged = _read_singly(strange, stretch)
-            tallies += more
+            read, damaged = _read_singly(strange, stretch)
+            tallies += read.tallies
+            requests = read.requests
         if source != "receipts":  # where the index is, the ends are two looks at another
-            return TallyPage(tuple(tallies), damaged=damaged, has_ends=False)
+            return TallyPage(tuple(tallies), requests, damaged=damaged, has_ends=False)
         first, last = self._ends(session, f"SELECT ts{rest}", values, stretch)
-        return TallyPage(tuple(tallies), first=first, last=last, damaged=damaged)
+        return TallyPage(tuple(tallies), requests, first=first, last=last, damaged=damaged)
 
     def _ends(
         self, session: Session, inner: str, values: list[Any], stretch: Stretch
@@ -412,7 +447,7 @@ def _tallies(rows: Iterable[Row]) -> tuple[list[Tally], list[bytes]]:
     return tallies, unread
 
 
-def _read_singly(rows: Iterable[Row], stretch: Stretch) -> tuple[list[Tally], tuple[Damage, ...]]:
+def _read_singly(rows: Iterable[Row], stretch: Stretch) -> tuple[TallyPage, tuple[Damage, ...]]:
     """Receipts that the database made nothing of, read as everybody reads them."""
     read: list[Receipt] = []
     damaged: list[Damage] = []
@@ -427,7 +462,7 @@ def _read_singly(rows: Iterable[Row], stretch: Stretch) -> tuple[list[Tally], tu
         except (DamagedRow, ValueError) as error:
             row_id = text_of(row[0]) or "without an id"
             damaged.append(Damage("receipts", row_id, detail_of(error.__cause__ or error)))
-    return list(tally_receipts(read, stretch).tallies), tuple(damaged[:_LONGEST_NAMED])
+    return tally_receipts(read, stretch), tuple(damaged[:_LONGEST_NAMED])
 
 
 @lru_cache(maxsize=10_000)

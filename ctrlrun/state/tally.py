@@ -54,6 +54,17 @@ class Tally(NamedTuple):
     moment: datetime | None = None
 
 
+class Request(NamedTuple):
+    """An approval that receipts of calls which needed one name: the last of them finished then.
+
+    `observed`: those receipts were made in observe mode.
+    """
+
+    approval_id: str
+    observed: bool
+    last: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class TallyPage:
     """What a stretch of the chain holds.
@@ -64,6 +75,7 @@ class TallyPage:
     """
 
     tallies: tuple[Tally, ...] = ()
+    requests: tuple[Request, ...] = ()
     looked_at: int = 0
     left: int = 0
     after: str | None = None
@@ -134,6 +146,7 @@ def tally_receipts(receipts: Iterable[Receipt], stretch: Stretch) -> TallyPage:
     """The tallies of receipts that were read; no cursor, and nothing left."""
     counts: Counter[tuple[ReceiptFacts, bool, datetime | None]] = Counter()
     ends: list[datetime] = []
+    requests: dict[tuple[str, bool], datetime] = {}
     looked_at = 0
     for receipt in receipts:
         looked_at += 1
@@ -148,9 +161,16 @@ def tally_receipts(receipts: Iterable[Receipt], stretch: Stretch) -> TallyPage:
         counts[facts, before, moment] += 1
         if not before:
             ends.append(finished)
+        if receipt.decision is Decision.APPROVE and receipt.approval_id is not None:
+            named = receipt.approval_id, receipt.result is ReceiptResult.OBSERVED
+            requests[named] = max(finished, requests.get(named, finished))
     tallies = tuple(Tally(key[0], count, key[1], key[2]) for key, count in counts.items())
     return TallyPage(
-        tallies, looked_at, first=min(ends, default=None), last=max(ends, default=None)
+        tallies,
+        tuple(Request(*named, last) for named, last in requests.items()),
+        looked_at,
+        first=min(ends, default=None),
+        last=max(ends, default=None),
     )
 
 

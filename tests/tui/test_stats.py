@@ -210,7 +210,7 @@ async def test_enforced_numbers_are_those_of_the_document_and_of_a_query(night: 
 async def test_enforcing_tells_how_people_answered(night: Shift) -> None:
     async with looking(night) as look:
         assert look.prose.split("counted to 03:12:41Z ")[1].startswith(
-            "In the last 24 h 10 calls: 2 needed approval, 1 was denied, 2 were blocked, "
+            "In the last 24 h 10 calls: 2 needed approval (2 requests), 1 was denied, 2 were blocked, "
             "1 ended AMBIGUOUS. by decision 24 h change by outcome 24 h change "
         )
         assert look.prose.split("answers ")[1].split(" by action")[0] == (

@@ -69,6 +69,7 @@ def test_observe_mode_counts_what_enforcing_would_have_done() -> None:
             },
         ),
         ("ambiguous_outcomes", 1),
+        ("approval_requests", 0),
         ("other_mode", 2),
     ]
     assert list(document["blocked_by_reason"]) == [
@@ -95,10 +96,28 @@ def test_enforce_mode_counts_results() -> None:
         ("denied", 2),
         ("denied_by_reason", {"approval_denied": 1, "rule[1]": 1}),
         ("ambiguous_outcomes", 1),
+        ("approval_requests", 0),
         ("other_mode", 1),
     ]
     alone = stats_document(receipts[:5], mode="enforce", boundary=None)
-    assert list(alone)[-1] == "ambiguous_outcomes"
+    assert list(alone)[-1] == "approval_requests"
+
+
+def asked(number: int, approval_id: str | None, result: str = "blocked", **more: Any) -> Receipt:
+    more |= {"decision": Decision.APPROVE, "approval_id": approval_id}
+    return receipt(number, result=ReceiptResult(result), **more)
+
+
+def test_a_request_that_is_presented_many_times_is_one_request() -> None:
+    """377 calls that needed approval were three requests, presented to find out about them."""
+    receipts = [asked(n, f"apr_{n % 3}") for n in range(1, 375)]
+    receipts += [asked(375, "apr_0", "committed"), asked(376, None), receipt(377)]
+    receipts.append(observed(378, "approve", None, approval_id="apr_9"))
+    document = stats_document(receipts, mode="enforce", boundary=None)
+    assert document["approval_requests"] == 3
+    assert stats_document(receipts, mode="observe", boundary=None)["approval_requests"] == 1
+    later = receipts[373].finished_at
+    assert stats_document(receipts, mode="enforce", boundary=later)["approval_requests"] == 2
 
 
 def test_the_boundary_is_inclusive() -> None:

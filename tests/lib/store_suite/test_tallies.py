@@ -21,7 +21,14 @@ from ctrlrun.receipt import EventType, Receipt, ReceiptResult
 from ctrlrun.state import SQLiteReader, SQLiteStateStore, UnitStateStore
 from ctrlrun.state.page import START
 from ctrlrun.state.sqlite_tally import TALLY_INDEX
-from ctrlrun.state.tally import AnswerTally, ReceiptFacts, Stretch, TallyPage, facts_of
+from ctrlrun.state.tally import (
+    AnswerTally,
+    ReceiptFacts,
+    Stretch,
+    TallyPage,
+    facts_of,
+    tally_receipts,
+)
 from tests.cases import walk
 from tests.lib.store_suite.conftest import clear, let_go, open_store
 from tests.lib.store_suite.helpers import SECOND, START_TIME, FakeClock, event, receipt, request
@@ -54,6 +61,7 @@ RECEIPTS = st.fixed_dictionaries(
                 "blocked_reason": st.none() | WORDS,
             }
         ),
+        "approval_id": st.sampled_from([None, "apr_1", "apr_2", "apr_3"]),
         "policy_hash": st.sampled_from([None, "sha256:" + "a1" * 32, "sha256:" + "b2" * 32, "x@"]),
         "finished_at": st.sampled_from(TIMES),
     }
@@ -149,12 +157,23 @@ def test_any_tally_is_a_plain_count(
     stretch = Stretch(since, until, split, timed)
     found = pages(store, stretch, limit)
     assert sums(found) == counted(receipts, stretch)
+    assert named(found) == named([tally_receipts(receipts, stretch)])
     assert sum(page.looked_at for page in found) == len(receipts)
     assert [page.left for page in found][-1:] == [0] * bool(receipts)
     assert all(page.damaged == () for page in found)
     if timed:
         check_moments(found, receipts, stretch)
     store.close()
+
+
+def named(found: Iterable[TallyPage]) -> dict[tuple[str, bool], datetime]:
+    """The requests that receipts name, with the end of the last of them."""
+    ends: dict[tuple[str, bool], datetime] = {}
+    for page in found:
+        for each in page.requests:
+            key = each.approval_id, each.observed
+            ends[key] = max(each.last, ends.get(key, each.last))
+    return ends
 
 
 def check_moments(found: list[TallyPage], receipts: list[Receipt], stretch: Stretch) -> None:

@@ -130,8 +130,11 @@ def _enforced_words(report: StatsReport) -> tuple[str | Told, ...]:
     span = span_words(report)
     start = f"Of {span}" if span.startswith("everything") else f"In {span}"
     calls = (_told(report.calls, "calls"), f" {_many(report.calls, 'call', 'calls')}:")
+    # One request can be presented many times: the calls alone look like as many questions.
+    requests = "1 request" if report.requests == 1 else f"{report.requests:,} requests"
+    asked = f"needed approval ({requests})"
     named = (
-        (report.asked, "asked", "needed approval"),
+        (report.asked, "asked", asked),
         (report.denied, "denied", f"{_many(report.denied, 'was', 'were')} denied"),
         (report.blocked, "blocked", f"{_many(report.blocked, 'was', 'were')} blocked"),
         (report.ambiguous, "ambiguous", "ended AMBIGUOUS"),
