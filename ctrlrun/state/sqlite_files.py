@@ -210,24 +210,31 @@ class Guard:
 
     def _take(self, database: int, place: Place, files: Files) -> bool:
         """Lock; False for other files than these. What is opened is closed with the last connection."""
-        if self._shm is None:
-            self._shm = os.open(place.beside("-shm"), os.O_RDONLY | os.O_CLOEXEC)
-        if (_fd_identity(database), _fd_identity(self._shm)) != (files.database, files.shm):
+        shm = self._opened_shm(place)
+        if (_fd_identity(database), _fd_identity(shm)) != (files.database, files.shm):
             return False
         _lock(database, _READ, _SHARED)
         _lock(database, _READ, _GUARDED)
-        _lock(self._shm, _READ, _IN_USE)
-        _lock(self._shm, _READ, _LOG_GUARDED)
+        _lock(shm, _READ, _IN_USE)
+        _lock(shm, _READ, _LOG_GUARDED)
         return True
+
+    def _opened_shm(self, place: Place) -> int:
+        """The descriptor of `-shm`, opened once: locks of a second one would look like another's.
+
+        The caller holds the registry's lock.
+        """
+        if self._shm is None:
+            self._shm = os.open(place.beside("-shm"), os.O_RDONLY | os.O_CLOEXEC)
+        return self._shm
 
     def index_fits(self, place: Place) -> bool:
         """Whether the log is as long as its index says; else the log that it told of was removed."""
-        if self.holds or self._database is None:
-            return True
         try:
-            if self._shm is None:
-                self._shm = os.open(place.beside("-shm"), os.O_RDONLY | os.O_CLOEXEC)
-            header = os.pread(self._shm, _INDEX.size, 0)
+            with self._registry.lock:
+                if self.holds or self._database is None:
+                    return True
+                header = os.pread(self._opened_shm(place), _INDEX.size, 0)
             size = os.stat(place.beside("-wal")).st_size
         except OSError:
             return True
@@ -242,14 +249,14 @@ class Guard:
 
         Each program of ours that uses a log holds its database as well.
         """
-        if self.holds or self._database is None:
-            return False
-        try:
-            if self._shm is None:
-                self._shm = os.open(place.beside("-shm"), os.O_RDONLY | os.O_CLOEXEC)
-            return _is_locked(self._shm, _LOG_GUARDED) and not _is_locked(self._database, _GUARDED)
-        except OSError:
-            return False
+        with self._registry.lock:
+            if self.holds or self._database is None:
+                return False
+            try:
+                is_used = _is_locked(self._opened_shm(place), _LOG_GUARDED)
+                return is_used and not _is_locked(self._database, _GUARDED)
+            except OSError:
+                return False
 
     def begin_writing(self, user: User) -> bool:
         """Keep our other programs and threads from writing; False when one of them is at it.

@@ -7,8 +7,9 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,7 @@ def log_a_key(store: SQLiteStateStore, key: str) -> None:
 
 PROGRAM = """
 import sys
+import threading
 from ctrlrun.state import SQLiteStateStore
 from tests.lib import sqlite_helpers as old
 store = SQLiteStateStore(sys.argv[1])
@@ -363,3 +365,44 @@ def test_a_file_that_is_written_to_is_not_judged_by_one_look(
 
 def test_errors_of_replaced_files_are_ours() -> None:
     assert issubclass(StoreReplaced, CTRLRunError)
+
+
+def test_threads_that_open_at_once_share_one_set_of_locks(path: Path) -> None:
+    """A second descriptor of `-shm` saw the lock of the first one as that of another program."""
+    old.new_store(path, durability="normal").close()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        assert {opened_at_once(path) for _ in range(40)} == {2}, "SQLite's own and ours"
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def opened_at_once(path: Path) -> int:
+    """How many descriptors of `-shm` six threads leave open that connect at the same moment."""
+    counted: list[int] = []
+    with closing(SQLiteStateStore(path)) as store:
+        store.close()  # the threads' connections are the only ones
+        start = threading.Barrier(6)
+        connected = threading.Barrier(6, lambda: counted.append(descriptors(path, "-shm")))
+
+        def connect() -> None:
+            start.wait()
+            store.chain_head()
+            connected.wait()
+
+        threads = [threading.Thread(target=connect) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return counted[0]
+
+
+def descriptors(path: Path, suffix: str) -> int:
+    """How many descriptors of a file this process has open."""
+    wanted, count = f"{path}{suffix}", 0
+    for entry in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            count += os.readlink(f"/proc/self/fd/{entry}") == wanted
+    return count
