@@ -131,6 +131,7 @@ def test_the_readme_runs_in_an_empty_folder(told: list[tuple[str, str, str]]) ->
         ("agent.py", ["agent.py"]),
         ("present.py", ["present.py"]),
         ("lost.py", ["lost.py"]),
+        ("desk.py", ["desk.py"]),
         ("night.yaml", ["night.yaml"]),
         ("night.py", ["night.py"]),
     ],
