@@ -19,6 +19,7 @@ from textual.widgets import Input
 from ctrlrun.errors import CTRLRunError
 from ctrlrun.operator import Desk
 from ctrlrun_tui.actions import CARDS, Action, Effect
+from ctrlrun_tui.cards.code import QUIET
 from ctrlrun_tui.cards.field import Field
 from ctrlrun_tui.cards.keypad import Keypad
 from ctrlrun_tui.cards.memory import CardMemory, DraftKey
@@ -42,7 +43,7 @@ NO_CHARACTER = "\0"
 CHANGE_THE_ANSWER = frozenset(
     {"deny_instead", "no", "skip", "choose_committed", "choose_failed", "choose_unknown"}
 )
-"""Actions that wait while an answer is being written."""
+"""Actions that wait while an answer is being written. Their keys do nothing within a typed text."""
 
 _ANSWER = Action("answer", (), "answer", "", CARDS, effect=Effect.ANSWERS)
 """Stands for typing a code, where reasons for an answer being off are asked for."""
@@ -85,6 +86,10 @@ class Card(FactsCard):
     def missing(self) -> Line | None:
         """What has to be chosen or filled in before the code comes, or None."""
         return None
+
+    def required(self) -> Sequence[str]:
+        """The fields without which there is no code, in their order."""
+        return ()
 
     def ask(self) -> str:
         """What typing the code does: `To grant as tui:alice`."""
@@ -142,6 +147,12 @@ class Card(FactsCard):
     def text_of(self, name: str) -> str:
         """What stands in a field; blank is empty."""
         return self.query_one(f"#{name}", Field).value.strip()
+
+    def empty_fields(self) -> None:
+        """Another answer: what was written for the one before is not said of it."""
+        for field in self.query(Field):
+            field.value = ""
+        self.keep_draft()
 
     def draft(self) -> Mapping[str, str]:
         """What was typed, by field."""
@@ -255,8 +266,7 @@ class Card(FactsCard):
         if self.in_field:
             self.key_read(event.time)
             if event.key in ("enter", "escape"):
-                self._left_field = self.focused
-                self.set_focus(self.cancel)  # at once: the next key is not the field's
+                self._leave_field(to=self._next_required if event.key == "enter" else None)
                 return True
             return event.is_printable
         if event.key == "backspace" and self.fields.display and self.has_draft() is not None:
@@ -271,8 +281,40 @@ class Card(FactsCard):
             character = key_of(event)
             self._press(character if len(character) == 1 else NO_CHARACTER, event.time)
             return True
+        is_locked = self.keypad.is_locked(event.time)
         self.key_read(event.time)
-        return False
+        return self._is_within_text(event, is_locked=is_locked)
+
+    def _is_within_text(self, event: events.Key, *, is_locked: bool) -> bool:
+        """Whether a key that would change the answer is a part of something that is being typed."""
+        action = self.console_app.keys.action_for(event, self.PLACE)
+        if action is None or action.name not in CHANGE_THE_ANSWER:
+            return False
+        typed_on = self.console_app.pause_before_key < QUIET
+        if is_locked or typed_on:
+            why = "locked after a wrong key" if is_locked else "too soon after another key"
+            self.console_app.say_of_key(f"{action.word}: {why}; wait, then press it again")
+        return is_locked or typed_on
+
+    @property
+    def _next_required(self) -> Field | None:
+        """The empty field that is needed and comes next behind the one that has the focus."""
+        names = self.required()
+        fields = list(self.query(Field))
+        here = next((at for at, field in enumerate(fields) if field is self.focused), -1)
+        in_turn = [*fields[here + 1 :], *fields[: here + 1]]
+        empty = (field for field in in_turn if field.id in names and not field.value.strip())
+        return next(empty, None)
+
+    def _leave_field(self, *, to: Field | None) -> None:
+        """At once, so that the next key is not the field's. What was typed stays."""
+        if to is None:
+            self._left_field = self.focused
+            self.set_focus(self.cancel)
+        elif to is self.focused:
+            self.console_app.say_of_key(f"{to.id} is needed; {self._esc} leaves the field")
+        else:
+            self.set_focus(to)
 
     def do_next_field(self) -> None:
         """The next field; after one that was left with Enter, the one behind it."""
@@ -363,7 +405,8 @@ class Card(FactsCard):
             return super().hints()
         keys = self.console_app.keys
         tab = Hint(keys.shown("next_field"), keys.named("next_field").word)
-        return [Hint(shown_key("enter"), LEAVE), tab, Hint(self._esc, LEAVE)], None
+        enter = LEAVE if self._next_required in (None, self.focused) else "next needed field"
+        return [Hint(shown_key("enter"), enter), tab, Hint(self._esc, LEAVE)], None
 
     @property
     def _esc(self) -> str:
@@ -374,7 +417,7 @@ class Card(FactsCard):
             return ()
         leave = f"{shown_key('enter')} {self._esc}"
         return (
-            KeyNote(leave, LEAVE, "In a field. Then the code comes, if it can."),
+            KeyNote(leave, LEAVE, "Enter goes to the next needed one first."),
             KeyNote("Left Right", "move", "In a field, as Home and End do; Del deletes."),
         )
 

@@ -289,6 +289,13 @@ class DelegateCard(Card):
 
     # --- answering -------------------------------------------------------------------------------
 
+    def required(self) -> Sequence[str]:
+        narrowed = self.narrowed(self.console_app.clock())
+        if narrowed is None:
+            return ()
+        wrong = [name for fit in (Fit.WRONG, Fit.WIDER) for name in narrowed.fields_that(fit)]
+        return wrong if self._why_not_named() is None else [*wrong, AS_AGENT]
+
     def missing(self) -> Line | None:
         narrowed = self.narrowed(self.console_app.clock())
         if narrowed is None:

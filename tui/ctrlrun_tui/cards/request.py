@@ -156,7 +156,7 @@ class RequestCard(Card):
 
     @property
     def draft_key(self) -> DraftKey:
-        return ("request", self.request_id)
+        return (f"{self.verb} request", self.request_id)
 
     # --- answering -------------------------------------------------------------------------------
 
@@ -199,6 +199,7 @@ class RequestCard(Card):
         """Turn the card into a refusal, with a code of its own."""
         if self.verb is Verb.DENY:
             return
+        self.empty_fields()
         self.verb = Verb.DENY
         self.keypad.change(None)
         self.renew()

@@ -6,7 +6,7 @@ outcomes for a source, `failed` for the effect's key as well, typed whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -33,6 +33,9 @@ from ctrlrun_tui.data.models import Line, Role, Span, line
 from ctrlrun_tui.glyphs import Glyphs
 
 SOURCE, EFFECT, NOTE = "source", "effect", "note"
+
+_ANSWER = "answer"
+"""Under which name a draft keeps the answer that it was written for."""
 
 NOTE_OPTIONAL, NOTE_NEEDED = "optional", "needed: say why"
 
@@ -91,6 +94,7 @@ class ResolveCard(Card):
         super().__init__()
         self.effect_key = effect_key
         self.choice: Choice | None = None
+        self._written_for: Choice | None = None
         self._looked_at: datetime | None = None
 
     # --- reading ---------------------------------------------------------------------------------
@@ -194,6 +198,9 @@ class ResolveCard(Card):
             what += " (the effect is not the one above)"
         return line(f"{self.ask()}: the code comes with {what}.")
 
+    def required(self) -> Sequence[str]:
+        return () if self.choice is None else self._asked_for()
+
     def _asked_for(self) -> tuple[str, ...]:
         assert self.choice is not None
         fields = _FIELDS[self.choice]
@@ -231,6 +238,18 @@ class ResolveCard(Card):
     @property
     def draft_key(self) -> DraftKey:
         return ("effect", self.effect_key)
+
+    def draft(self) -> Mapping[str, str]:
+        """What was typed, and for which answer: it is not said of another."""
+        typed = super().draft()
+        if self._written_for is None or not any(typed.values()):
+            return typed
+        return {**typed, _ANSWER: self._written_for.value}
+
+    def restore_draft(self) -> None:
+        answer = self.memory.draft(self.draft_key).get(_ANSWER)
+        self._written_for = None if answer is None else Choice(answer)
+        super().restore_draft()
 
     # --- answering -------------------------------------------------------------------------------
 
@@ -288,12 +307,15 @@ class ResolveCard(Card):
         self._choose(Choice.UNKNOWN)
 
     def _choose(self, choice: Choice) -> None:
-        """Another answer: its fields, and a code of its own. What was typed stays."""
+        """Another answer: its fields, empty, and a code of its own."""
         if choice is self.choice:
             return
         before, self.choice = self.choice, choice
-        if before is not None:  # a digit that was meant for a field looks like this, too
+        written_for, self._written_for = self._written_for, choice
+        if before is not None:
             self.console_app.say(f"{choice.value} now, no longer {before.value}", Role.NEEDS)
+        if written_for not in (None, choice):
+            self.empty_fields()
         for name in (SOURCE, EFFECT, NOTE):
             self.query_one(f"#row-{name}", FieldRow).display = name in _FIELDS[choice]
         self.keypad.change(None)

@@ -150,6 +150,9 @@ class RevokeCard(Card):
             FormRow(NOTE, self.key_read, "optional"),
         ]
 
+    def required(self) -> Sequence[str]:
+        return (GRANTS,)
+
     def missing(self) -> Line | None:
         facts = self._facts
         assert facts is not None
