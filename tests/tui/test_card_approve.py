@@ -79,7 +79,7 @@ async def test_words_that_mix_scripts_are_flagged_and_json_escapes_are_not(made:
         await hand.keys("end")
         flagged = [line for line in told(app).splitlines() if "several scripts" in line]
     assert len(flagged) == 1
-    assert "in subject: раypal" in flagged[0]
+    assert "in argument subject: раypal" in flagged[0]
 
 
 async def test_hostile_text_is_shown_as_tokens_and_interprets_nothing(made: Scene) -> None:

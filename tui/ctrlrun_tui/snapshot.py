@@ -141,7 +141,7 @@ async def settled(pilot: Pilot[int]) -> None:
 
 
 def is_quiet(app: ConsoleApp, *, but_for: str | None = None) -> bool:
-    """Whether nothing is being read, and nothing that was read is still to be shown.
+    """Whether nothing is being read, and all that was read is laid out and drawn.
 
     Workers of the group `but_for` may go on.
     """
@@ -156,4 +156,5 @@ def is_quiet(app: ConsoleApp, *, but_for: str | None = None) -> bool:
     top = app.top
     # A query would match each node against a selector, at every look.
     lists = top.walk_children(VirtualList) if top is not None else []
-    return all(each.is_at_rest for each in lists)
+    is_noted = top is None or top.is_at_rest
+    return is_noted and all(each.is_at_rest for each in lists)

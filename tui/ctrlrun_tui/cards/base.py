@@ -30,6 +30,7 @@ from ctrlrun_tui.data.models import Line, Live, Role, Span, line
 from ctrlrun_tui.keymap import key_of, shown_key
 from ctrlrun_tui.screens.base import KeyNote
 from ctrlrun_tui.widgets.footer import Hint
+from ctrlrun_tui.widgets.strips import fit
 
 LEAVE = "leave field"
 """What Enter and Esc do in a field."""
@@ -44,6 +45,9 @@ CHANGE_THE_ANSWER = frozenset(
     {"deny_instead", "no", "skip", "choose_committed", "choose_failed", "choose_unknown"}
 )
 """Actions that wait while an answer is being written. Their keys do nothing within a typed text."""
+
+REFUSAL_CELLS = 130
+"""Cells of why an answer was refused: two lines. Longer ones are cut in the middle."""
 
 _ANSWER = Action("answer", (), "answer", "", CARDS, effect=Effect.ANSWERS)
 """Stands for typing a code, where reasons for an answer being off are asked for."""
@@ -134,6 +138,8 @@ class Card(FactsCard):
 
     def took(self) -> None:
         self.keypad.need(self.fixed_code())
+        if tuple(self.pinned_lines()) != self.pinned_block.lines:
+            self.keypad.withdraw()  # there is a warning that was not on the screen with it
         super().took()
 
     def forget(self) -> None:
@@ -195,7 +201,7 @@ class Card(FactsCard):
         super().resized()
         if not self.is_covered and self.focused is None:
             self.query_one("#cancel").focus()
-        self.renew_ask()
+        self.renew()
 
     def on_screen_suspend(self) -> None:
         """Another screen lies over the card: its code is not on the screen."""
@@ -205,6 +211,7 @@ class Card(FactsCard):
         """Back on top: the code is to be drawn anew."""
         if self.drawn is not None:
             self.renew_ask()
+            self.renew_more()
 
     @on(FactsPane.AllSeen)
     def renew_ask(self) -> None:
@@ -216,10 +223,16 @@ class Card(FactsCard):
             self.keypad.withdraw()
         if said is None:
             said = self.keypad.line(self.ask())
-        refusal = wrap_words(self._refusal, INSIDE) if self._refusal else ()
+        short = fit(self._refusal, REFUSAL_CELLS, self.console_app.glyphs)
+        refusal = wrap_words(short, INSIDE) if short else ()
         self.refusal_block.show(refusal)
-        fits = line_width(said) <= INSIDE
-        self.ask_block.show([(), *([said] if fits else wrap_words(said, INSIDE))])
+        rows = [*_ask_rows(said)]
+        if self.phase is Phase.OPEN and not self._was_whole and self.barred() is None:
+            # The last line that is to be seen must not make room for the code that it brings.
+            coming = _ask_rows(self.missing() or self.keypad.line(self.ask()))
+            rows += [()] * (len(coming) - len(rows))
+        blank = () if self.is_tight else ((),)
+        self.ask_block.show([*blank, *rows])
 
     def why_no_code(self) -> Line | None:
         """The first reason why nothing can be answered now, or None."""
@@ -432,3 +445,8 @@ class Card(FactsCard):
     @on(Cancel.Pressed)
     def _cancel_clicked(self) -> None:
         self.do_cancel()
+
+
+def _ask_rows(said: Line) -> Sequence[Line]:
+    """What is said above Cancel, in lines of the card; in one line its spaces stay."""
+    return [said] if line_width(said) <= INSIDE else wrap_words(said, INSIDE)

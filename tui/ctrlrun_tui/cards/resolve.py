@@ -21,14 +21,14 @@ from ctrlrun_tui.cards.base import VIA, Answer, Card
 from ctrlrun_tui.cards.facts_view import (
     effect_about,
     effect_arguments,
-    effect_principal,
-    environment_span,
+    principal_facts,
 )
 from ctrlrun_tui.cards.fieldrow import FieldRow
 from ctrlrun_tui.cards.memory import DraftKey
 from ctrlrun_tui.cards.parts import INSIDE
+from ctrlrun_tui.cards.pinned import Pinned, arguments_title, effect_pinned, owed_more
 from ctrlrun_tui.cards.reading import Over, Phase, Reading
-from ctrlrun_tui.cards.sheet import Laid, heading, lay
+from ctrlrun_tui.cards.sheet import Laid, lay
 from ctrlrun_tui.data.models import Line, Role, Span, line
 from ctrlrun_tui.glyphs import Glyphs
 
@@ -115,8 +115,9 @@ class ResolveCard(Card):
             said = f"{standing.word}{by}{at}; nothing was written here"
             over = Over(line(Span(said, Role.NEEDS)))
         bound = Bound(record.effect_key, record.attempt, record.action_id, record.state)
-        laid, folded = effect_sheet(facts, glyphs, whole=whole)
-        return Reading(bound, facts, laid, folded, over)
+        pinned = effect_pinned(_title(facts, glyphs), facts, glyphs)
+        laid, folded = effect_sheet(facts, pinned, glyphs, whole=whole)
+        return Reading(bound, facts, laid, folded, over, None, pinned.head, pinned.lines)
 
     @property
     def _facts(self) -> EffectFacts | None:
@@ -328,10 +329,8 @@ def _typed_forms(key: str, glyphs: Glyphs) -> tuple[str, str]:
     return shown, "".join(glyphs.said(character) for character in shown)
 
 
-def effect_sheet(
-    facts: EffectFacts, glyphs: Glyphs, *, whole: bool
-) -> tuple[tuple[Laid, ...], bool]:
-    """An effect as a card shows it, and whether a value in it is folded."""
+def _title(facts: EffectFacts, glyphs: Glyphs) -> Line:
+    """The effect's key, what was attempted, and its amount."""
     record, action = facts.record, facts.action
     parts = [glyphs.said(record.effect_key)]
     if action is not None:
@@ -341,12 +340,20 @@ def effect_sheet(
     amounts = list(facts.money.values())
     if len(amounts) == 1:
         parts.append(f"   {amounts[0]}")
-    where = () if action is None else line(environment_span(action.environment, glyphs))
+    return line("".join(parts))
+
+
+def effect_sheet(
+    facts: EffectFacts, pinned: Pinned, glyphs: Glyphs, *, whole: bool
+) -> tuple[tuple[Laid, ...], bool]:
+    """What scrolls on a card about an effect, and whether a value in it is folded."""
     arguments = effect_arguments(facts, glyphs, whole=whole)
+    verified = () if facts.action is None else tuple(principal_facts(facts.action, glyphs))[1:]
     laid = (
-        *heading(line("".join(parts)), where, INSIDE),
         *lay(effect_about(facts, glyphs), INSIDE),
+        *(() if facts.action is None else (arguments_title(facts.action),)),
         *lay(arguments.facts, INSIDE, owed=True),
-        *lay(effect_principal(facts, glyphs), INSIDE),
+        *lay(verified, INSIDE, owed=True),
+        *owed_more(pinned),
     )
     return laid, arguments.folded
