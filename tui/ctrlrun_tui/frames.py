@@ -248,21 +248,6 @@ def _displayed(widget: Widget) -> Iterator[Widget]:
         yield from _displayed(child)
 
 
-def is_settled(screen: Screen[Any]) -> bool:
-    """Whether the screen shows what all its widgets have to say: no message, layout or paint waits."""
-    return not (
-        awaits_frame(screen)
-        or screen._callbacks
-        or any(
-            widget._layout_required
-            or widget._repaint_required
-            or widget._scroll_required
-            or not widget._message_queue.empty()
-            for widget in (screen, *_displayed(screen))
-        )
-    )
-
-
 def paint(widget: Widget, regions: Iterable[Region]) -> bool:
     """Send parts of a widget to the terminal as they are now; False where that must wait.
 
