@@ -241,6 +241,23 @@ def awaits_layout(screen: Screen[Any]) -> bool:
     )
 
 
+def is_drawn(screen: Screen[Any]) -> bool:
+    """Whether all that changed is drawn, and no message waits that could change more."""
+    waits = awaits_frame(screen) or bool(screen._callbacks)
+    return not waits and not any(map(_waits, (screen, *_displayed(screen))))
+
+
+def _waits(widget: Widget) -> bool:
+    """Whether a widget has still to handle something, or to tell its screen of it."""
+    return bool(
+        widget._next_callbacks
+        or widget._layout_required
+        or widget._scroll_required
+        or widget._repaint_required
+        or not widget._message_queue.empty()
+    )
+
+
 def _displayed(widget: Widget) -> Iterator[Widget]:
     """The widgets in a widget; of those that are hidden a change may wait for ever."""
     for child in widget.displayed_children:
