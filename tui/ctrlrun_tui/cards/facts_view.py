@@ -319,15 +319,15 @@ def other_request(other: EarlierRequest, glyphs: Glyphs) -> Prose:
     again = "again" if other.is_later else "before"
     fate = _fate(other, glyphs)
     fields = differing(other.differences)
-    denied = line(Span(glyphs.denied, Role.NEEDS))
-    is_denied = other.status is ApprovalStatus.DENIED
     if not fields:
-        said = Span(f"same action asked {again} {when}, {fate}", Role.QUIET)
-        return Prose(line(said.text), denied) if is_denied else Prose(line(said))
+        said = f"same action asked {again} {when}, {fate}"
+        if other.status is ApprovalStatus.DENIED:
+            return Prose(line(said), line(Span(glyphs.denied, Role.NEEDS)))
+        return Prose(line(Span(said, Role.QUIET)))
     told = ", ".join(_difference_text(field, glyphs) for field in fields)
     return Prose(
         line(f"same effect asked {again} {when} with {told}, {fate}"),
-        denied if is_denied else line(Span(glyphs.differs, Role.NEEDS)),
+        line(Span(glyphs.differs, Role.NEEDS)),
     )
 
 

@@ -152,21 +152,22 @@ class _Others:
         if self.denied:
             last = self.denied[-1].record
             by = "" if last.approver is None else f" by {glyphs.said(last.approver)}"
-            yield self._kind(self.denied, f"denied {len(self.denied)} times, the last{by}", glyphs)
+            many = f"denied {len(self.denied)} times, the last{by}"
+            yield self._kind(self.denied, many, glyphs.denied, glyphs)
         if self.other_arguments:
             at = clock_text(self.other_arguments[-1].record.request.created_at)
             number = len(self.other_arguments)
             many = f"same effect asked {number} times with other arguments, the last {at}"
-            yield self._kind(self.other_arguments, many, glyphs)
+            yield self._kind(self.other_arguments, many, glyphs.differs, glyphs)
         if any(other.status in _OPEN for other in self.same):
             at = clock_text(self.same[-1].record.request.created_at)
             many = f"same action asked {len(self.same)} times more, the last {at}"
-            yield self._kind(self.same, many, glyphs)
+            yield self._kind(self.same, many, "", glyphs)
 
     @staticmethod
-    def _kind(others: Sequence[EarlierRequest], many: str, glyphs: Glyphs) -> Folded:
+    def _kind(others: Sequence[EarlierRequest], many: str, sign: str, glyphs: Glyphs) -> Folded:
         items = [other_request(other, glyphs) for other in others]
-        return _one(items, replace(items[-1], text=line(many)), glyphs)
+        return _one(items, Prose(line(many), line(Span(sign, Role.NEEDS))), glyphs)
 
 
 def _warning(text: str) -> Prose:
