@@ -291,9 +291,9 @@ def lay_pair(pair: Pair, width: int) -> Iterator[Line]:
     In a narrow pane the labels give a cell to the columns, and the left one to the right, where
     amounts with their money stand.
     """
-    if pair.bar:  # a cell between the bar and the name
-        pair = replace(pair, label=f" {pair.label}")
     label_width = LABEL if width - GUTTER - LABEL >= 2 * RIGHT_COLUMN else LABEL - 1
+    if pair.bar and cell_width(pair.label) != label_width - 1:  # where it costs no line of its own
+        pair = replace(pair, label=f" {pair.label}")
     room = max(4, width - GUTTER - label_width)
     left_width = max(room // 3, min(room // 2, room - RIGHT_COLUMN))
     right_width = room - left_width
