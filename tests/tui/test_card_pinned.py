@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ import pytest
 
 from ctrlrun.action import Action, Principal
 from ctrlrun.approval import ApprovalRequest
-from ctrlrun.receipt import Event, EventType
+from ctrlrun.conditions import Decision
+from ctrlrun.receipt import Event, EventType, Receipt, ReceiptResult
+from ctrlrun_tui.actions import EFFECTS, INBOX, RECEIPTS
 from ctrlrun_tui.app import ConsoleApp
 from ctrlrun_tui.cards.approve import ApproveCard
 from ctrlrun_tui.cards.base import Card
@@ -20,9 +22,12 @@ from ctrlrun_tui.cards.deny import DenyCard
 from ctrlrun_tui.cards.parts import CARD_WIDTH, INSIDE
 from ctrlrun_tui.cards.resolve import ResolveCard
 from ctrlrun_tui.cards.review import DenyMarkedCard, ReviewCard
-from ctrlrun_tui.glyphs import ASCII
+from ctrlrun_tui.glyphs import ASCII, UNICODE, Glyphs
+from ctrlrun_tui.widgets.detail import DetailPane
 from tests.tui.card_scene import Hand, Scene, at_desk, scene, show, told
+from tests.tui.evidence_scene import Evidence, drawn, refund, watching
 from tests.tui.grants_scene import Office, at_console, grant
+from tests.tui.shift import Shift, on_call
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +48,13 @@ OUR_LABELS = (
 )
 SEVEN = {f"field_{number}": number for number in range(7)}
 LIKE_OURS = dict.fromkeys(OUR_LABELS, MATCHES)
+FEW_LIKE_OURS = {"hash": MATCHES, "principal": "root", "payment_id": "txn_1", "amount": 1}
 MIXED = "раypal"
+HOUR = timedelta(hours=1)
+PINNED = (
+    *("principal ", "rule[3]", "! policy", "! letters of several scripts", "denied 2 times"),
+    *("asked 2 times with other arguments", "same action asked", "! this effect has 1 receipt"),
+)
 HUGE = {"name": "send." + "a" * 300, "agent": "bot-" + "b" * 300, "environment": "e" * 300}
 
 
@@ -85,6 +96,26 @@ def asked(
             if number < denied:
                 store.deny_approval(asked_id, "tui:bob")
     return asked_id
+
+
+def committed(action: Action, effect_key: str, at: datetime) -> Receipt:
+    """What an attempt left that did this before."""
+    return Receipt(
+        receipt_id="ctr_1",
+        action_id="act_1",
+        action=action.name,
+        action_hash=action.action_hash,
+        principal=action.principal,
+        resource=None,
+        arguments=action.canonical_arguments,
+        environment=action.environment,
+        decision=Decision.ALLOW,
+        decision_reason="rule[1]",
+        result=ReceiptResult.COMMITTED,
+        started_at=at,
+        finished_at=at,
+        effect_key=effect_key,
+    )
 
 
 def rows(app: ConsoleApp) -> list[str]:
@@ -296,3 +327,96 @@ async def test_cards_about_grants_keep_whose_grant_it_is_and_words_that_mix_scri
             assert any(line.startswith("! letters of several scripts") for line in lines)
             assert lines[-1].endswith("Cancel")
     office.close()
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
+async def test_a_refused_answer_beside_every_warning_leaves_cancel_on_the_screen(
+    made: Scene, glyphs: Glyphs
+) -> None:
+    arguments = {f"{MIXED}_{number}": MIXED for number in range(6)}
+    agent = "mail-agent-" + "x" * 40
+    request_id = asked(made, arguments, agent=agent, denied=2, differing=2, environment="qa")
+    action, now = made.record(request_id).request.action, made.clock()
+    with closing(made.open()) as store:
+        again = ApprovalRequest("apr_again", action.action_hash, action, now, now + HOUR)
+        store.put_approval_request(again)
+        store.put_receipt(committed(action, "email:6", now))
+    who = "alice-who-is-on-call-for-payments"
+    async with at_desk(made, who=who, glyphs=glyphs) as (app, pilot):
+        hand = await show(pilot, ApproveCard(request_id))
+        await reads_on(hand)
+        for why in ("the store is locked", "refused by the store " * 30):
+            hand.card.post_message(Card.Refused(why, unsure=True))
+            await hand.hears()
+            lines = rows(app)
+            assert lines[-1].endswith("Cancel"), told(app)
+            for text in (*PINNED, "not confirmed", "type the hash's last", "note "):
+                assert any(text in line for line in lines), (text, told(app))
+
+
+@pytest.mark.parametrize("what", ["to hand on", "refused", "too wide"])
+async def test_a_card_for_a_parent_whose_subject_is_a_pattern_fits(
+    tmp_path: Path, what: str
+) -> None:
+    office = Office(tmp_path)
+    async with at_console(office) as person:
+        await person.goes_to("ops")
+        await person.does("delegate")
+        card = person.app.screen
+        assert isinstance(card, Card)
+        for name in ("as_agent", "as_user"):
+            await person.hand.writes(name, f"ops-{name}-" + "x" * 80)
+        if what == "refused":
+            card.post_message(Card.Refused("refused by the store " * 30, unsure=True))
+        if what == "too wide":
+            await person.hand.writes("actions", "**")
+        await person.sees()
+        lines = rows(person.app)
+        assert lines[-1].endswith("Cancel"), person.text
+        assert lines[0].startswith("from ops-*")
+        for name in ("as_agent", "as_user", "agent", "user", "actions", "expires_at", "note"):
+            assert any(line.startswith(f"  {name} ") for line in lines), (name, person.text)
+    office.close()
+
+
+@pytest.mark.parametrize("size", [(80, 50), (120, 50)], ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("view", [INBOX, EFFECTS])
+async def test_an_argument_is_told_from_a_fact_in_the_details_too(
+    tmp_path: Path, view: str, size: tuple[int, int]
+) -> None:
+    shift = Shift(tmp_path)
+    if view == INBOX:
+        shift.ask(shift.action("email.send", **FEW_LIKE_OURS))
+    else:
+        shift.lose(shift.action("stripe.refund", **FEW_LIKE_OURS))
+    async with on_call(shift, size=size, view=view) as night:
+        told = drawn(night.view.query_one(DetailPane))
+    assert_told_apart(told)
+
+
+@pytest.mark.parametrize("size", [(80, 50), (120, 50)], ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("is_mutation", [False, True])
+async def test_an_argument_is_told_from_a_fact_in_a_receipt_too(
+    tmp_path: Path, size: tuple[int, int], *, is_mutation: bool
+) -> None:
+    evidence = Evidence(tmp_path)
+    action = refund(1, more=FEW_LIKE_OURS)
+    if is_mutation:
+        evidence.mutation(refund(2, more=FEW_LIKE_OURS), action)
+    else:
+        evidence.receipt(action)
+    async with watching(evidence, RECEIPTS, size=size) as (app, _):
+        told = drawn(app.screen.query_one(DetailPane))
+    assert_told_apart(told)
+
+
+def assert_told_apart(told: str) -> None:
+    """The bar stands before the arguments, and before nothing else."""
+    lines = [line.strip("≠ ") for line in told.splitlines()]
+    barred = [line.strip("│ ").split(" ")[0] for line in lines if line.startswith("│")]
+    assert {*barred} >= {*FEW_LIKE_OURS}
+    for name in FEW_LIKE_OURS:
+        assert barred.count(name) == 1
+        ours = [line for line in lines if line.startswith(f"{name} ")]
+        assert all(MATCHES not in line or "sha256:" in line for line in ours)
+        assert len(ours) <= 1

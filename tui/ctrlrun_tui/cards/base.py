@@ -47,7 +47,7 @@ CHANGE_THE_ANSWER = frozenset(
 """Actions that wait while an answer is being written. Their keys do nothing within a typed text."""
 
 REFUSAL_CELLS = 130
-"""Cells of why an answer was refused: two lines. Longer ones are cut in the middle."""
+"""Cells of why an answer was refused: two lines, or one where it is tight. The middle is cut."""
 
 _ANSWER = Action("answer", (), "answer", "", CARDS, effect=Effect.ANSWERS)
 """Stands for typing a code, where reasons for an answer being off are asked for."""
@@ -223,7 +223,8 @@ class Card(FactsCard):
             self.keypad.withdraw()
         if said is None:
             said = self.keypad.line(self.ask())
-        short = fit(self._refusal, REFUSAL_CELLS, self.console_app.glyphs)
+        room = INSIDE if self.is_tight else REFUSAL_CELLS
+        short = fit(self._refusal, room, self.console_app.glyphs)
         refusal = wrap_words(short, INSIDE) if short else ()
         self.refusal_block.show(refusal)
         rows = [*_ask_rows(said)]

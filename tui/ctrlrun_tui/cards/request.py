@@ -35,7 +35,7 @@ from ctrlrun_tui.glyphs import Glyphs
 
 NOTE = "note"
 
-AGENT_SHOWN = 36
+AGENT_SHOWN = 24
 """Cells of the agent's name in the sentence about the answer, so that it takes two lines at most."""
 
 
