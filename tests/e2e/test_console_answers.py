@@ -70,6 +70,7 @@ def test_from_the_request_to_the_retry(tmp_path: Path) -> None:
             terminal.wait_for("▲ AMBIGUOUS")
             terminal.press("r")
             terminal.wait_for("Choose with 1, 2 or 3")
+            terminal.pause(0.4)  # a digit right behind a key chooses nothing
             terminal.press("2")
             terminal.wait_for("source")
             fill(terminal, "dashboard: no refund on txn_1")

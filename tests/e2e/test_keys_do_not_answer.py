@@ -233,6 +233,22 @@ def test_resolving_takes_more_than_any_two_keys(store: Store) -> None:
         assert store.contents() == before
 
 
+def test_an_answer_typed_by_heart_chooses_nothing(store: Store) -> None:
+    """The digit right behind the opener, and the one in the key, are no choice."""
+    key = "refund:txn_16"
+    with closing(SQLiteStateStore(store.path)) as opened:
+        opened.reserve_effect(key, "act_16")
+        opened.begin_execution(key, "act_16")
+        opened.mark_ambiguous(key, "act_16", "no reply")
+    before = store.contents()
+    with console(store) as terminal:
+        terminal.press("G")
+        terminal.wait_for(lambda shown: key in shown)
+        terminal.type(f"r2\tcalled them\r{key}", 0.17)
+        terminal.wait_for("Choose with 1, 2 or 3")
+        assert store.contents() == before
+
+
 def test_marked_requests_are_reviewed_one_after_the_other(store: Store) -> None:
     with console(store) as terminal:
         for key in " j ":
@@ -246,6 +262,7 @@ def test_marked_requests_are_reviewed_one_after_the_other(store: Store) -> None:
         terminal.wait_for("review 2 of 2")
         terminal.wait_for(lambda shown: "type  " in shown or "hash's last four" in shown)
         terminal.type(code, 0.45)  # the code of the card before answers nothing here
+        terminal.pause(2.1)  # it locked the card
         terminal.press("s")
         terminal.wait_for("1 granted, 1 skipped")
     assert store.answers() == ["APPROVAL_GRANTED"]

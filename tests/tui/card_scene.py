@@ -34,7 +34,7 @@ from ctrlrun_tui.app import ConsoleApp
 from ctrlrun_tui.cards.base import Card
 from ctrlrun_tui.data.models import Column
 from ctrlrun_tui.glyphs import UNICODE, Glyphs
-from ctrlrun_tui.snapshot import is_quiet
+from ctrlrun_tui.snapshot import comes_to_rest
 from tests.tui.helpers import FrozenClock, SmallInbox, settled, sitting
 
 ROOT = Path(__file__).parents[2]
@@ -170,10 +170,8 @@ class Hand:
 
     async def rests(self) -> None:
         """All that was pressed is done, all that was read is shown, the terminal has drawn it."""
-        for _ in range(2):
-            await self.pilot.pause()
-            while not is_quiet(self.app):  # noqa: ASYNC110  # several queues, none of them ours
-                await asyncio.sleep(0.005)
+        while not await comes_to_rest(self.pilot):  # noqa: ASYNC110  # several queues, none of them ours
+            await asyncio.sleep(0.005)
         self.terminal_draws()
 
     def terminal_draws(self) -> None:

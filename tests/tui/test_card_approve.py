@@ -79,7 +79,7 @@ async def test_words_that_mix_scripts_are_flagged_and_json_escapes_are_not(made:
         await hand.keys("end")
         flagged = [line for line in told(app).splitlines() if "several scripts" in line]
     assert len(flagged) == 1
-    assert "in subject: раypal" in flagged[0]
+    assert "in argument subject: раypal" in flagged[0]
 
 
 async def test_hostile_text_is_shown_as_tokens_and_interprets_nothing(made: Scene) -> None:
@@ -283,11 +283,14 @@ async def test_a_draft_survives_leaving_the_card(made: Scene) -> None:
         await hand.writes("note", "asked dana")
         assert hand.card.has_draft() == "a note"
         await hand.does("cancel")
-        hand = await show(pilot, DenyCard(made.ids["low"]))  # the same request
+        hand = await show(pilot, DenyCard(made.ids["low"]))  # the same request, another answer
+        assert hand.card.text_of("note") == ""
+        await hand.does("cancel")
+        hand = await show(pilot, ApproveCard(made.ids["low"]))
         assert hand.card.text_of("note") == "asked dana"
         await hand.types_code()
-    (denied,) = made.events("APPROVAL_DENIED")
-    assert denied.data == {"approver": "tui:alice", "note": "asked dana", "via": "tui"}
+    (granted,) = made.events("APPROVAL_GRANTED")
+    assert granted.data["note"] == "asked dana"
 
 
 async def test_a_hostile_paste_into_the_note_becomes_visible_text(made: Scene) -> None:

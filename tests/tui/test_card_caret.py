@@ -96,7 +96,7 @@ async def test_the_marker_stands_before_the_field_that_letters_go_to(
         await hand.keys("tab")
         assert f"{sign} note" in told(app)
         assert f"{sign} source" not in told(app)
-        await hand.keys("enter")
+        await hand.keys("escape")
         assert f"{sign} note" not in told(app)
         assert f"{sign} Cancel" in told(app)
 
@@ -174,6 +174,7 @@ async def test_tab_after_the_last_field_goes_to_the_first_one(made: Scene) -> No
     async with at_desk(made) as (_, pilot):
         hand = await show(pilot, ResolveCard(made.ids["lost"]))
         await hand.keys("1")
+        await hand.writes("source", "dana")
         await hand.writes("note", "called them")
         await hand.keys("tab")
         assert hand.card.focused is not None

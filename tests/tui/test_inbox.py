@@ -82,9 +82,9 @@ async def test_the_inbox_stands_as_it_is_drawn(shift: Shift) -> None:
             night.line("── stripe.refund ──"),
         ]
         assert night.lines[13:21] == [
-            "   amount      200000                                              EUR 2,000.00",
-            '   currency    "EUR"',
-            '   payment_id  "txn_8"',
+            " │ amount      200000                                              EUR 2,000.00",
+            ' │ currency    "EUR"',
+            ' │ payment_id  "txn_8"',
             "   principal   refund-agent (user: dana@example.com)                 PRODUCTION",
             "   effect      refund:txn_8, no receipt yet              resource payment:txn_8",
             "   reason      rule[1]: amount 0 to 500000, PAY-4EYES          policy unchanged",
@@ -104,11 +104,11 @@ async def test_the_detail_stands_beside_the_list_where_there_is_room(shift: Shif
             f"                                                                   │   {request_id}",
             " waiting, soonest expiry first                                     │",
             "▸   4:18 ◇ 10:42     stripe.refund        EUR 2,000.00  txn_8  ≠   │"
-            "   amount      200000                   EUR 2,000.00",
+            " │ amount      200000                   EUR 2,000.00",
             "    3:58 ◇ 11:02     stripe.refund        EUR 2,400.00  txn_8  ≠   │"
-            '   currency    "EUR"',
+            ' │ currency    "EUR"',
             "    1:10 ◇ 13:50     k8s.delete_namespace prod-eu  checkout-old    │"
-            '   payment_id  "txn_8"',
+            ' │ payment_id  "txn_8"',
         ]
         beside = [line[69:].strip() for line in night.lines[9:30]]
         labels = [line.split(" ")[0] for line in beside if line and not line.startswith("≠")]
@@ -413,7 +413,7 @@ async def test_a_long_value_is_cut_in_the_middle_with_its_length_until_it_is_ask
         assert cut.endswith(" characters, v")
         assert length in cut
         await night.does("whole")
-        shown = [line.strip() for line in night.lines if set(line.strip()) == {"x"}]
+        shown = [line.strip(" │") for line in night.lines if set(line.strip(" │")) == {"x"}]
         assert len("".join(shown)) > min(middle, 1_000) // 2
 
 
@@ -470,7 +470,7 @@ async def test_what_differs_is_told_field_by_field(shift: Shift) -> None:
         await night.does("down", "open")
         lines = [line.split() for line in night.lines]
         assert ["this", "request", "at", "03:12:41Z"] in lines
-        assert ["≠", "amount", "200000", "300000"] in lines
+        assert ["≠│", "amount", "200000", "300000"] in lines
         assert ["≠", "user", "none", "eve@example.com"] in lines
         assert ["≠", "currency"] not in [line[:2] for line in lines]
 

@@ -90,9 +90,9 @@ async def test_what_was_approved_stands_beside_what_was_attempted(evidence: Evid
         assert [line for line in detail_of(app) if line] == [
             "              approved 03:12:41Z by tui:bob   attempted 03:14:17Z",
             "  action      stripe.refund                   stripe.refund",
-            "≠ amount      200000  EUR 2,000.00            500000  EUR 5,000.00",
-            '  currency    "EUR"                           "EUR"',
-            '  payment_id  "txn_2"                         "txn_2"',
+            "≠│ amount     200000  EUR 2,000.00            500000  EUR 5,000.00",
+            ' │ currency   "EUR"                           "EUR"',
+            ' │ payment_id "txn_2"                         "txn_2"',
             "  principal   refund-agent / dana@example.com refund-agent / dana@example.com",
             "  resource    payment:txn_2                   payment:txn_2",
             "  environment production                      production",
@@ -113,10 +113,10 @@ async def test_beside_the_list_columns_are_narrow_and_equal_fields_run_across(
             "             approved 03:12:41 attempted 03:14:17",
             "             by tui:bob",
             "  action     stripe.refund     stripe.refund",
-            "≠ amount     200000            500000  EUR 5,000.00",
-            "             EUR 2,000.00",
-            '  currency   "EUR"             "EUR"',
-            '  payment_id "txn_2"           "txn_2"',
+            "≠│ amount    200000            500000  EUR 5,000.00",
+            " │           EUR 2,000.00",
+            ' │ currency  "EUR"             "EUR"',
+            ' │payment_id "txn_2"           "txn_2"',
             "  principal  refund-agent / dana@example.com",
             "  resource   payment:txn_2     payment:txn_2",
         ]
@@ -142,8 +142,8 @@ async def test_an_argument_that_was_added_or_left_out_is_named(evidence: Evidenc
     evidence.mutation(refund(1, more={"memo": "x"}), refund(1, more={"to": "DE89"}))
     async with watching(evidence, RECEIPTS, size=(80, 40)) as (app, _):
         told = detail_of(app)
-        assert '≠ memo        "x"                             missing' in told
-        assert '≠ to          added                           "DE89"' in told
+        assert '≠│ memo       "x"                             missing' in told
+        assert '≠│ to         added                           "DE89"' in told
 
 
 async def test_another_order_of_arguments_is_no_difference(evidence: Evidence) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from textual.widget import Widget
 
 from ctrlrun_tui.actions import INBOX
 from ctrlrun_tui.app import ConsoleApp
 from ctrlrun_tui.arguments import Options
 from ctrlrun_tui.snapshot import draw
-from tests.tui.helpers import FrozenClock, SmallInbox, ask, new_store, sitting
+from tests.tui.helpers import FrozenClock, SmallInbox, ask, console, new_store, settled, sitting
+
+ROWS = 12
+"""Rows at which a layout comes to rest: later than the store was looked at."""
 
 
 @pytest.fixture
@@ -75,6 +80,32 @@ def test_a_card_that_nothing_takes_is_refused_in_one_line(
         pass
     assert _draw(tmp_path / "state.db", tmp_path / "x.svg", view="approve") == 1
     assert capsys.readouterr().err == "Error: nothing in the inbox takes approve\n"
+
+
+async def at_once(*_: object) -> None:
+    """The guess that the process is idle, on a machine where others have the processor."""
+    await asyncio.sleep(0)
+
+
+class Growing(Widget):
+    """A line that needs one more each time it is laid out."""
+
+    DEFAULT_CSS = "Growing { height: 1; }"
+
+    def on_resize(self) -> None:
+        if self.size.height < ROWS:
+            self.styles.height = self.size.height + 1
+
+
+@pytest.mark.anyio
+async def test_a_layout_that_comes_to_rest_late_is_waited_for_however_idle_the_process_seems(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("textual.pilot.wait_for_idle", at_once)
+    async with console(sitting(path, FrozenClock())) as (app, pilot):
+        await app.screen.query_one("#body").mount(growing := Growing())
+        await settled(pilot)
+        assert growing.size.height == ROWS
 
 
 def test_a_file_that_cannot_be_written_is_said(

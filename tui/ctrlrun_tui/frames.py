@@ -9,7 +9,7 @@ forgets everything, so that a wrong guess costs bytes and never a wrong picture.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from rich.cells import cell_len
 from textual.driver import Driver
 from textual.geometry import Region
+from textual.screen import Screen
 from textual.widget import Widget
 
 _TOKEN = re.compile(
@@ -219,6 +220,51 @@ def _change(pen: str, style: str) -> str:
     return step if len(step) <= len(afresh) else afresh
 
 
+def awaits_frame(screen: Screen[Any]) -> bool:
+    """Whether what the screen knows to have changed is not drawn yet."""
+    return bool(
+        screen._layout_required
+        or screen._scroll_required
+        or screen._repaint_required
+        or screen._recompose_required
+        or screen._dirty_widgets
+        or screen._compositor._dirty_regions
+    )
+
+
+def awaits_layout(screen: Screen[Any]) -> bool:
+    """Whether a widget is to get another place or size, or has not told its screen so yet."""
+    return (
+        screen._layout_required
+        or not screen._message_queue.empty()
+        or any(widget._layout_required for widget in _displayed(screen))
+    )
+
+
+def is_drawn(screen: Screen[Any]) -> bool:
+    """Whether all that changed is drawn, and no message waits that could change more."""
+    waits = awaits_frame(screen) or bool(screen._callbacks)
+    return not waits and not any(map(_waits, (screen, *_displayed(screen))))
+
+
+def _waits(widget: Widget) -> bool:
+    """Whether a widget has still to handle something, or to tell its screen of it."""
+    return bool(
+        widget._next_callbacks
+        or widget._layout_required
+        or widget._scroll_required
+        or widget._repaint_required
+        or not widget._message_queue.empty()
+    )
+
+
+def _displayed(widget: Widget) -> Iterator[Widget]:
+    """The widgets in a widget; of those that are hidden a change may wait for ever."""
+    for child in widget.displayed_children:
+        yield child
+        yield from _displayed(child)
+
+
 def paint(widget: Widget, regions: Iterable[Region]) -> bool:
     """Send parts of a widget to the terminal as they are now; False where that must wait.
 
@@ -228,15 +274,7 @@ def paint(widget: Widget, regions: Iterable[Region]) -> bool:
     """
     app, screen = widget.app, widget.screen
     driver = app._driver
-    still = app.screen is screen and not (
-        app._batch_count
-        or screen._layout_required
-        or screen._scroll_required
-        or screen._repaint_required
-        or screen._recompose_required
-        or screen._dirty_widgets
-        or screen._compositor._dirty_regions
-    )
+    still = app.screen is screen and not (app._batch_count or awaits_frame(screen))
     if not still or app.is_headless or not isinstance(getattr(driver, "shown", None), Shown):
         return False
     if driver is None or widget not in screen._compositor.visible_widgets:

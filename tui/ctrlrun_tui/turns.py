@@ -32,8 +32,12 @@ class Turn(Message):
 class KeysInTurn(App[int], inherit_bindings=False):
     """An application that forwards keys and pastes one after another."""
 
+    pause_before_key = float("inf")
+    """Seconds between the key that is being handled and whatever was typed before it, anywhere."""
+
     _turn = 0
     _taken_on: Screen[Any] | None = None
+    _typed_at = float("-inf")
 
     def __init__(self, *, ansi_color: bool | None = None) -> None:
         super().__init__(ansi_color=ansi_color)
@@ -66,6 +70,8 @@ class KeysInTurn(App[int], inherit_bindings=False):
         self._taken_on = None
         while self._waiting and self._taken_on is None:
             event, screen = self._waiting.popleft()
+            self.pause_before_key = event.time - self._typed_at
+            self._typed_at = event.time
             if screen is self.screen:
                 await self._forward_in_turn(event)
 

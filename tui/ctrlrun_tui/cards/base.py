@@ -19,6 +19,7 @@ from textual.widgets import Input
 from ctrlrun.errors import CTRLRunError
 from ctrlrun.operator import Desk
 from ctrlrun_tui.actions import CARDS, Action, Effect
+from ctrlrun_tui.cards.code import QUIET
 from ctrlrun_tui.cards.field import Field
 from ctrlrun_tui.cards.keypad import Keypad
 from ctrlrun_tui.cards.memory import CardMemory, DraftKey
@@ -29,6 +30,7 @@ from ctrlrun_tui.data.models import Line, Live, Role, Span, line
 from ctrlrun_tui.keymap import key_of, shown_key
 from ctrlrun_tui.screens.base import KeyNote
 from ctrlrun_tui.widgets.footer import Hint
+from ctrlrun_tui.widgets.strips import fit
 
 LEAVE = "leave field"
 """What Enter and Esc do in a field."""
@@ -42,7 +44,10 @@ NO_CHARACTER = "\0"
 CHANGE_THE_ANSWER = frozenset(
     {"deny_instead", "no", "skip", "choose_committed", "choose_failed", "choose_unknown"}
 )
-"""Actions that wait while an answer is being written."""
+"""Actions that wait while an answer is being written. Their keys do nothing within a typed text."""
+
+REFUSAL_CELLS = 130
+"""Cells of why an answer was refused: two lines, or one where it is tight. The middle is cut."""
 
 _ANSWER = Action("answer", (), "answer", "", CARDS, effect=Effect.ANSWERS)
 """Stands for typing a code, where reasons for an answer being off are asked for."""
@@ -85,6 +90,10 @@ class Card(FactsCard):
     def missing(self) -> Line | None:
         """What has to be chosen or filled in before the code comes, or None."""
         return None
+
+    def required(self) -> Sequence[str]:
+        """The fields without which there is no code, in their order."""
+        return ()
 
     def ask(self) -> str:
         """What typing the code does: `To grant as tui:alice`."""
@@ -129,6 +138,8 @@ class Card(FactsCard):
 
     def took(self) -> None:
         self.keypad.need(self.fixed_code())
+        if tuple(self.pinned_lines()) != self.pinned_block.lines:
+            self.keypad.withdraw()  # there is a warning that was not on the screen with it
         super().took()
 
     def forget(self) -> None:
@@ -142,6 +153,12 @@ class Card(FactsCard):
     def text_of(self, name: str) -> str:
         """What stands in a field; blank is empty."""
         return self.query_one(f"#{name}", Field).value.strip()
+
+    def empty_fields(self) -> None:
+        """Another answer: what was written for the one before is not said of it."""
+        for field in self.query(Field):
+            field.value = ""
+        self.keep_draft()
 
     def draft(self) -> Mapping[str, str]:
         """What was typed, by field."""
@@ -184,7 +201,7 @@ class Card(FactsCard):
         super().resized()
         if not self.is_covered and self.focused is None:
             self.query_one("#cancel").focus()
-        self.renew_ask()
+        self.renew()
 
     def on_screen_suspend(self) -> None:
         """Another screen lies over the card: its code is not on the screen."""
@@ -194,6 +211,7 @@ class Card(FactsCard):
         """Back on top: the code is to be drawn anew."""
         if self.drawn is not None:
             self.renew_ask()
+            self.renew_more()
 
     @on(FactsPane.AllSeen)
     def renew_ask(self) -> None:
@@ -205,10 +223,17 @@ class Card(FactsCard):
             self.keypad.withdraw()
         if said is None:
             said = self.keypad.line(self.ask())
-        refusal = wrap_words(self._refusal, INSIDE) if self._refusal else ()
+        room = INSIDE if self.is_tight else REFUSAL_CELLS
+        short = fit(self._refusal, room, self.console_app.glyphs)
+        refusal = wrap_words(short, INSIDE) if short else ()
         self.refusal_block.show(refusal)
-        fits = line_width(said) <= INSIDE
-        self.ask_block.show([(), *([said] if fits else wrap_words(said, INSIDE))])
+        rows = [*_ask_rows(said)]
+        if self.phase is Phase.OPEN and not self._was_whole and self.barred() is None:
+            # The last line that is to be seen must not make room for the code that it brings.
+            coming = _ask_rows(self.missing() or self.keypad.line(self.ask()))
+            rows += [()] * (len(coming) - len(rows))
+        blank = () if self.is_tight else ((),)
+        self.ask_block.show([*blank, *rows])
 
     def why_no_code(self) -> Line | None:
         """The first reason why nothing can be answered now, or None."""
@@ -255,8 +280,7 @@ class Card(FactsCard):
         if self.in_field:
             self.key_read(event.time)
             if event.key in ("enter", "escape"):
-                self._left_field = self.focused
-                self.set_focus(self.cancel)  # at once: the next key is not the field's
+                self._leave_field(to=self._next_required if event.key == "enter" else None)
                 return True
             return event.is_printable
         if event.key == "backspace" and self.fields.display and self.has_draft() is not None:
@@ -271,8 +295,40 @@ class Card(FactsCard):
             character = key_of(event)
             self._press(character if len(character) == 1 else NO_CHARACTER, event.time)
             return True
+        is_locked = self.keypad.is_locked(event.time)
         self.key_read(event.time)
-        return False
+        return self._is_within_text(event, is_locked=is_locked)
+
+    def _is_within_text(self, event: events.Key, *, is_locked: bool) -> bool:
+        """Whether a key that would change the answer is a part of something that is being typed."""
+        action = self.console_app.keys.action_for(event, self.PLACE)
+        if action is None or action.name not in CHANGE_THE_ANSWER:
+            return False
+        typed_on = self.console_app.pause_before_key < QUIET
+        if is_locked or typed_on:
+            why = "locked after a wrong key" if is_locked else "too soon after another key"
+            self.console_app.say_of_key(f"{action.word}: {why}; wait, then press it again")
+        return is_locked or typed_on
+
+    @property
+    def _next_required(self) -> Field | None:
+        """The empty field that is needed and comes next behind the one that has the focus."""
+        names = self.required()
+        fields = list(self.query(Field))
+        here = next((at for at, field in enumerate(fields) if field is self.focused), -1)
+        in_turn = [*fields[here + 1 :], *fields[: here + 1]]
+        empty = (field for field in in_turn if field.id in names and not field.value.strip())
+        return next(empty, None)
+
+    def _leave_field(self, *, to: Field | None) -> None:
+        """At once, so that the next key is not the field's. What was typed stays."""
+        if to is None:
+            self._left_field = self.focused
+            self.set_focus(self.cancel)
+        elif to is self.focused:
+            self.console_app.say_of_key(f"{to.id} is needed; {self._esc} leaves the field")
+        else:
+            self.set_focus(to)
 
     def do_next_field(self) -> None:
         """The next field; after one that was left with Enter, the one behind it."""
@@ -363,7 +419,8 @@ class Card(FactsCard):
             return super().hints()
         keys = self.console_app.keys
         tab = Hint(keys.shown("next_field"), keys.named("next_field").word)
-        return [Hint(shown_key("enter"), LEAVE), tab, Hint(self._esc, LEAVE)], None
+        enter = LEAVE if self._next_required in (None, self.focused) else "next needed field"
+        return [Hint(shown_key("enter"), enter), tab, Hint(self._esc, LEAVE)], None
 
     @property
     def _esc(self) -> str:
@@ -374,7 +431,7 @@ class Card(FactsCard):
             return ()
         leave = f"{shown_key('enter')} {self._esc}"
         return (
-            KeyNote(leave, LEAVE, "In a field. Then the code comes, if it can."),
+            KeyNote(leave, LEAVE, "Enter goes to the next needed one first."),
             KeyNote("Left Right", "move", "In a field, as Home and End do; Del deletes."),
         )
 
@@ -389,3 +446,8 @@ class Card(FactsCard):
     @on(Cancel.Pressed)
     def _cancel_clicked(self) -> None:
         self.do_cancel()
+
+
+def _ask_rows(said: Line) -> Sequence[Line]:
+    """What is said above Cancel, in lines of the card; in one line its spaces stay."""
+    return [said] if line_width(said) <= INSIDE else wrap_words(said, INSIDE)

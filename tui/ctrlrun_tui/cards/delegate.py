@@ -36,16 +36,21 @@ from ctrlrun_tui.cards.fieldrow import FieldRow
 from ctrlrun_tui.cards.formrow import LABEL, FormRow
 from ctrlrun_tui.cards.memory import DraftKey
 from ctrlrun_tui.cards.parts import INSIDE
+from ctrlrun_tui.cards.pinned import mixed_line
 from ctrlrun_tui.cards.reading import Over, Reading
-from ctrlrun_tui.cards.sheet import Laid, heading, lay, wrap_words
-from ctrlrun_tui.data.models import Fact, Line, Role, Span, line
-from ctrlrun_tui.screens.authority_detail import dimension_facts, fit_span, row_name
+from ctrlrun_tui.cards.sheet import BETWEEN, Laid, lay, line_width, wrap_words
+from ctrlrun_tui.data.models import Fact, Line, Prose, Role, Span, line
+from ctrlrun_tui.screens.authority_detail import dimension_facts, fit_span, mixed_lines, row_name
 from ctrlrun_tui.screens.authority_off import why_not_narrowed
 from ctrlrun_tui.screens.base import KeyNote
+from ctrlrun_tui.widgets.strips import spread
 
 AS_AGENT, AS_USER, NOTE = "as_agent", "as_user", "note"
 NAMES = (AS_AGENT, AS_USER)
 """In whose name it is handed on, where the parent's subject does not say."""
+
+NAME_SHOWN = 50
+"""Cells of the name in the sentence about the answer."""
 
 AGENT_SHOWN = 20
 """Cells of the agent's name in the notice, beside the new id."""
@@ -102,19 +107,19 @@ class DelegateCard(Card):
             return Reading(None, None, over=over)
         bound = (node.key, node.depth, row.grant, document.max_delegation_depth)
         facts = Facts(row, row.grant, document)
-        laid = self._parent_sheet(facts)
-        return Reading(bound, facts, laid, over=over, expires_at=row.outlook.next_end(now))
+        name = line(Span("from ", Role.QUIET), row_name(row, app.glyphs))
+        depth = line(Span(f"new at depth {row.node.depth + 1}", Role.QUIET))
+        laid = self._parent_sheet(facts, None if _fits(name, depth) else name)
+        head = spread(name, depth, INSIDE, app.glyphs)
+        ends_at = row.outlook.next_end(now)
+        return Reading(bound, facts, laid, over=over, expires_at=ends_at, head=head)
 
-    def _parent_sheet(self, facts: Facts) -> tuple[Laid, ...]:
+    def _parent_sheet(self, facts: Facts, name: Line | None) -> tuple[Laid, ...]:
+        """The parent's dimensions; above them its name, where the first line has no room for it."""
         glyphs = self.console_app.glyphs
-        row = facts.row
-        title = heading(
-            line(Span("from ", Role.QUIET), row_name(row, glyphs)),
-            line(Span(f"new at depth {row.node.depth + 1}", Role.QUIET)),
-            INSIDE,
-        )
         limits = (replace(fact, sign=()) for fact in dimension_facts(facts.parent, None, glyphs))
-        return (*title, *lay(limits, INSIDE))
+        whole = () if name is None else lay([Prose(name)], INSIDE, owed=True)
+        return (*whole, *lay(limits, INSIDE))
 
     @property
     def _facts(self) -> Facts | None:
@@ -153,8 +158,10 @@ class DelegateCard(Card):
         return [*wrap_words(line(said), INSIDE)]
 
     def _named(self, agent: str, user: str | None) -> str:
-        said = self.console_app.glyphs.said
-        return said(agent) if user is None else f"{said(agent)} (user: {said(user)})"
+        """In two lines at most; the parent's subject has it whole."""
+        glyphs = self.console_app.glyphs
+        named = agent if user is None else f"{agent} (user: {user})"
+        return glyphs.cut(glyphs.said(named), NAME_SHOWN)
 
     def expired_line(self, expires_at: datetime) -> Line:
         said = f"the parent expired {clock_text(expires_at)}, nothing was handed on"
@@ -242,6 +249,7 @@ class DelegateCard(Card):
         if narrowed is not None and self.drawn is not None:
             self._show_marks(narrowed)
             self._show_long_values()
+            self.pinned_block.show(self.pinned_lines())
         super().renew_ask()
 
     def _show_marks(self, narrowed: Narrowed) -> None:
@@ -287,7 +295,25 @@ class DelegateCard(Card):
     def shown_lines(self) -> tuple[Laid, ...]:
         return (*self._form_lines, *super().shown_lines())
 
+    def pinned_lines(self) -> Sequence[Line]:
+        """A warning of words that mix scripts, in the parent or in what was typed."""
+        facts = self._facts
+        narrowed = self.narrowed(self.console_app.clock())
+        if facts is None or narrowed is None:
+            return ()
+        grant = narrowed.grant or facts.parent
+        return mixed_line(
+            list(mixed_lines(grant, self.console_app.glyphs)), self.console_app.glyphs
+        )
+
     # --- answering -------------------------------------------------------------------------------
+
+    def required(self) -> Sequence[str]:
+        narrowed = self.narrowed(self.console_app.clock())
+        if narrowed is None:
+            return ()
+        wrong = [name for fit in (Fit.WRONG, Fit.WIDER) for name in narrowed.fields_that(fit)]
+        return wrong if self._why_not_named() is None else [*wrong, AS_AGENT]
 
     def missing(self) -> Line | None:
         narrowed = self.narrowed(self.console_app.clock())
@@ -348,3 +374,8 @@ class DelegateCard(Card):
             shown: Widget | None = field.parent if isinstance(field.parent, Widget) else None
             if shown is not None and shown.display:
                 yield line(f"{field.id} {field.value}")
+
+
+def _fits(left: Line, right: Line) -> bool:
+    """Whether both have room on the first line."""
+    return line_width(left) + BETWEEN + line_width(right) <= INSIDE

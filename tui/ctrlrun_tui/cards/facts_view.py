@@ -21,6 +21,7 @@ from ctrlrun.operator import (
     HolderStanding,
     Holding,
     HookAnswer,
+    Part,
     PolicyStand,
     SeenAction,
     SeenIn,
@@ -40,7 +41,7 @@ FOLDED_TO = 40
 SHOWN_REQUESTS = 5
 """Other requests that are told one by one; the rest is a number."""
 
-_POLICY_WORDS = {
+POLICY_WORDS = {
     PolicyStand.UNCHANGED: Span("policy unchanged", Role.QUIET),
     PolicyStand.CHANGED: Span("policy CHANGED since", Role.NEEDS),
     PolicyStand.UNREAD: Span("policy not read", Role.NEEDS),
@@ -68,9 +69,14 @@ def json_form(value: Any) -> str:
 def argument_facts(
     action: SeenAction, money: dict[str, str], glyphs: Glyphs, *, whole: bool
 ) -> Arguments:
-    """Every argument on a line of its own; what is very long is folded unless `whole`."""
+    """Every argument on a line of its own; what is very long is folded unless `whole`.
+
+    A bar before each line keeps them apart from what the console says: whatever an argument is
+    called, and whatever it holds, it cannot be taken for a principal or a hash.
+    """
     facts: list[Fact | Prose] = []
     folded = False
+    bar = argument_bar(glyphs)
     for name, value in action.arguments.items():
         label = glyphs.said(name)
         text = glyphs.said(json_form(value))
@@ -82,8 +88,8 @@ def argument_facts(
         if not whole and cell_width(label) > FOLDED_FROM:
             folded = True
             label = glyphs.cut(label, FOLDED_TO)
-        facts.append(Fact(label, line(text), remark, whole=True))
-        facts.extend(_nested_money(name, value, money))
+        facts.append(Fact(label, line(text), remark, bar, whole=True, sign_on_all=True))
+        facts.extend(_nested_money(name, value, money, bar))
     if not facts:
         facts.append(Prose(line(Span("no arguments", Role.QUIET))))
     return Arguments(tuple(facts), folded)
@@ -94,12 +100,18 @@ def _money(name: str, money: dict[str, str]) -> Line:
     return (Span(money[name], Role.QUIET),) if name in money else ()
 
 
-def _nested_money(name: str, value: Any, money: dict[str, str]) -> Iterator[Fact]:
+def argument_bar(glyphs: Glyphs) -> Line:
+    """What stands before each line of an argument."""
+    return line(Span(glyphs.side, Role.QUIET))
+
+
+def _nested_money(name: str, value: Any, money: dict[str, str], bar: Line) -> Iterator[Fact]:
     if not isinstance(value, Mapping):
         return
     for path, amount in money.items():
         if path.startswith(f"{name}."):
-            yield Fact("", (), line(Span(f"{path.removeprefix(name)} is {amount}", Role.QUIET)))
+            ours = line(Span(f"{path.removeprefix(name)} is {amount}", Role.QUIET))
+            yield Fact("", (), ours, bar, sign_on_all=True)
 
 
 def environment_span(environment: str, glyphs: Glyphs) -> Span:
@@ -135,7 +147,11 @@ def mixed_facts(action: SeenAction, effect_key: str | None, glyphs: Glyphs) -> I
     """A warning for each word that mixes scripts, wherever in the action it stands."""
     places: list[tuple[str, str | None]] = [
         ("the action", action.name),
-        *((name, text) for name, value in action.arguments.items() for text in _texts(name, value)),
+        *(
+            (f"argument {name}", text)
+            for name, value in action.arguments.items()
+            for text in _texts(name, value)
+        ),
         ("the principal", action.principal.agent),
         ("the user", action.principal.user),
         ("the resource", action.resource),
@@ -183,8 +199,8 @@ def request_about(
     """
     return (
         *_request_principal(facts, glyphs, environment=environment),
-        _effect_fact(facts, glyphs),
-        _reason_fact(facts, glyphs),
+        effect_fact(facts, glyphs),
+        reason_fact(facts, glyphs),
     )
 
 
@@ -192,9 +208,9 @@ def request_apart(facts: ApprovalFacts, glyphs: Glyphs) -> tuple[Fact, ...]:
     """The same as `request_about`, each fact on lines of its own: for what is high and narrow."""
     action, principal = facts.action, facts.action.principal
     _, *verified = principal_facts(action, glyphs)
-    effect = replace(_effect_fact(facts, glyphs), remark=())
-    reason = _reason_fact(facts, glyphs)
-    policy = _POLICY_WORDS[facts.policy]
+    effect = replace(effect_fact(facts, glyphs), remark=())
+    reason = reason_fact(facts, glyphs)
+    policy = POLICY_WORDS[facts.policy]
     said = "".join(span.text for span in reason.value)
     return (
         Fact("principal", line(glyphs.said(principal.agent)), whole=True),
@@ -229,7 +245,8 @@ def _request_principal(
     yield from rest
 
 
-def _effect_fact(facts: ApprovalFacts, glyphs: Glyphs) -> Fact:
+def effect_fact(facts: ApprovalFacts, glyphs: Glyphs) -> Fact:
+    """The effect's key with what its receipts say, and the resource."""
     resource = facts.action.resource
     remark: Line = ()
     if resource is not None:
@@ -255,13 +272,14 @@ def receipts_text(facts: ApprovalFacts) -> str:
     return f"{count} {noun}, last {word} {clock_text(newest.finished_at)}"
 
 
-def _reason_fact(facts: ApprovalFacts, glyphs: Glyphs) -> Fact:
+def reason_fact(facts: ApprovalFacts, glyphs: Glyphs) -> Fact:
+    """The rule that asked, with its text, and whether its policy is still the one that is read."""
     parts = [glyphs.said(facts.reason) if facts.reason else "not recorded"]
     if facts.rule_text:
         parts.append(f": {glyphs.said(facts.rule_text)}")
     if facts.controls:
         parts.append(", " + ", ".join(glyphs.said(control) for control in facts.controls))
-    return Fact("reason", line("".join(parts)), line(_POLICY_WORDS[facts.policy]), whole=True)
+    return Fact("reason", line("".join(parts)), line(POLICY_WORDS[facts.policy]), whole=True)
 
 
 def hash_facts(facts: ApprovalFacts, glyphs: Glyphs, *, whole: bool) -> Iterator[Fact | Prose]:
@@ -285,19 +303,27 @@ def hash_facts(facts: ApprovalFacts, glyphs: Glyphs, *, whole: bool) -> Iterator
 
 def _other_requests(facts: ApprovalFacts, glyphs: Glyphs) -> Iterator[Prose]:
     for other in facts.others[:SHOWN_REQUESTS]:
-        yield _other_request(other, glyphs)
+        yield other_request(other, glyphs)
     rest = len(facts.others) - SHOWN_REQUESTS
     if rest > 0:
         yield Prose(line(Span(f"and {rest} more requests like these", Role.QUIET)))
 
 
-def _other_request(other: EarlierRequest, glyphs: Glyphs) -> Prose:
+_OUR_NAMES = frozenset({*(part.value for part in Part), "agent", "user", "issuer", "claims"})
+"""What fields of an action besides its arguments are called."""
+
+
+def other_request(other: EarlierRequest, glyphs: Glyphs) -> Prose:
+    """When another request was made, what differs in it, and what became of it."""
     when = clock_text(other.record.request.created_at)
     again = "again" if other.is_later else "before"
     fate = _fate(other, glyphs)
     fields = differing(other.differences)
     if not fields:
-        return Prose(line(Span(f"same action asked {again} {when}, {fate}", Role.QUIET)))
+        said = f"same action asked {again} {when}, {fate}"
+        if other.status is ApprovalStatus.DENIED:
+            return Prose(line(said), line(Span(glyphs.denied, Role.NEEDS)))
+        return Prose(line(Span(said, Role.QUIET)))
     told = ", ".join(_difference_text(field, glyphs) for field in fields)
     return Prose(
         line(f"same effect asked {again} {when} with {told}, {fate}"),
@@ -307,6 +333,8 @@ def _other_request(other: EarlierRequest, glyphs: Glyphs) -> Prose:
 
 def _difference_text(field: FieldDifference, glyphs: Glyphs) -> str:
     name = glyphs.said(field.name)
+    if field.part is Part.ARGUMENT and (field.name in _OUR_NAMES or not field.name.isidentifier()):
+        name = f"argument {name}"
     if field.right is None:
         return f"no {name}"
     return f"{name} {glyphs.cut(glyphs.said(field.right), FOLDED_TO)}"

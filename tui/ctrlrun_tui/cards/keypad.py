@@ -46,6 +46,10 @@ class Keypad:
         """The code as it stands, None before there is one."""
         return self._code
 
+    def is_locked(self, at: float) -> bool:
+        """Whether a wrong character keeps the code shut at that time."""
+        return self._code is not None and self._code.is_locked(at)
+
     def need(self, fixed: str | None) -> None:
         """The answer ends with `fixed`, or with letters; a code that will do is kept."""
         if self._code is not None and self._code.text == fixed:

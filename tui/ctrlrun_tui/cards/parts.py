@@ -98,7 +98,7 @@ class FactsPane(ScrollView, inherit_bindings=False, can_focus=False):
     """A card's facts; it knows which of the lines that are owed have been on the screen."""
 
     DEFAULT_CSS = f"""
-    FactsPane {{ width: {INSIDE}; height: 1fr; min-height: 2; scrollbar-size: 0 0; }}
+    FactsPane {{ width: {INSIDE}; height: 1fr; min-height: 1; scrollbar-size: 0 0; }}
     """
 
     class AllSeen(Message):
@@ -111,6 +111,7 @@ class FactsPane(ScrollView, inherit_bindings=False, can_focus=False):
         super().__init__(id=id)
         self._laid: tuple[Laid, ...] = ()
         self._unseen: set[int] = set()
+        self._rendered: set[int] = set()
 
     def show(self, laid: Sequence[Laid]) -> None:
         """Show these lines. Owed lines that are new, or stand elsewhere, are to be seen."""
@@ -123,6 +124,7 @@ class FactsPane(ScrollView, inherit_bindings=False, can_focus=False):
                 self._unseen.add(index)
         self._unseen = {index for index in self._unseen if index < len(laid) and laid[index].owed}
         self._laid = laid
+        self._rendered.clear()
         self.virtual_size = Size(INSIDE, len(laid))
         self.refresh()
 
@@ -138,6 +140,18 @@ class FactsPane(ScrollView, inherit_bindings=False, can_focus=False):
     def all_seen(self) -> bool:
         """Whether every owed line has been on the screen."""
         return not self._unseen
+
+    def count_seen(self) -> None:
+        """What was drawn and is still on the screen has been seen: the layout has come to rest.
+
+        A line that was drawn where another widget stands a moment later has not.
+        """
+        top = self.lines_above
+        seen = self._unseen & self._rendered & set(range(top, top + self.size.height))
+        self._unseen -= seen
+        self._rendered.clear()
+        if seen and not self._unseen:
+            self.post_message(self.AllSeen())
 
     @property
     def lines_above(self) -> int:
@@ -169,12 +183,8 @@ class FactsPane(ScrollView, inherit_bindings=False, can_focus=False):
         app = services(self)
         index = y + int(self.scroll_offset.y)
         laid = self._laid[index] if index < len(self._laid) else Laid(())
-        if (
-            index in self._unseen and width_of(laid.line) <= INSIDE
-        ):  # a line that is cut is not seen
-            self._unseen.discard(index)
-            if not self._unseen:
-                self.post_message(self.AllSeen())
+        if index in self._unseen and width_of(laid.line) <= INSIDE:  # one that is cut is not seen
+            self._rendered.add(index)
         return strip(fit(laid.line, INSIDE, app.glyphs), self.size.width, app.palette)
 
 

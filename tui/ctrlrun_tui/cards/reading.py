@@ -24,7 +24,18 @@ from ctrlrun_tui.cards.fieldrow import FieldRow
 from ctrlrun_tui.cards.parts import CARD_WIDTH, INSIDE, Block, Cancel, FactsPane, Rim
 from ctrlrun_tui.cards.sheet import Laid
 from ctrlrun_tui.data.models import Line, Role, Span, line
+from ctrlrun_tui.frames import awaits_layout
 from ctrlrun_tui.screens.base import Overlay
+
+FRAME_ROWS = 5
+"""Rows of a terminal that are no card's inside: the pinned line, the frame, notice and footer."""
+
+ASK_ROWS = 3
+"""Rows of a card's last lines: a blank, the code or why there is none, Cancel."""
+
+
+A_FRAME = 0.02
+"""Seconds until a screen that is to be laid out has been."""
 
 
 class Phase(StrEnum):
@@ -50,7 +61,8 @@ class Reading:
 
     `bound` is what an answer is bound to: once drawn it may not change. `over` is set when nothing
     can be answered, once and for all. `expires_at` is when that will be so by the clock. `folded` says
-    that the lines leave a part of a value out.
+    that the lines leave a part of a value out. `head` stands above the lines that scroll, `pinned`
+    below them: what decides, and is on the screen whenever there is a code.
     """
 
     bound: object
@@ -59,6 +71,8 @@ class Reading:
     folded: bool = False
     over: Over | None = None
     expires_at: datetime | None = None
+    head: Line = ()
+    pinned: tuple[Line, ...] = ()
 
 
 class FactsCard(Overlay[None]):
@@ -105,11 +119,14 @@ class FactsCard(Overlay[None]):
         self.cancel = Cancel(id="cancel")
         self.fields = Vertical(id="fields")
         self._rim = Rim(id="rim")
+        self._head = Block(id="head")
         self._more = Block(id="more")
+        self.pinned_block = Block(id="pinned")
         self._consequence = Block(id="consequence")
         self._read_number = 0
         self._is_reading = False
         self._reads_again = False
+        self._counts_later = False
 
     # --- what a card says: subclasses fill this in -----------------------------------------------
 
@@ -141,6 +158,10 @@ class FactsCard(Overlay[None]):
         """The lines that scroll: what was read."""
         return () if self.drawn is None else self.drawn.laid
 
+    def pinned_lines(self) -> Sequence[Line]:
+        """The lines that stay above the code: what decides."""
+        return () if self.drawn is None else self.drawn.pinned
+
     def leave_word(self) -> str:
         """What the only button says."""
         return "Cancel" if self.over is None else "Close"
@@ -154,8 +175,10 @@ class FactsCard(Overlay[None]):
     def compose_body(self) -> ComposeResult:
         yield self._rim
         with Vertical(id="inside"):
+            yield self._head
             yield self.pane
             yield self._more
+            yield self.pinned_block
             yield self._consequence
             with self.fields:
                 yield from self.field_rows()
@@ -240,6 +263,8 @@ class FactsCard(Overlay[None]):
         self.over = None
         self.unread = None
         self.pane.clear()
+        for block in (self._head, self.pinned_block, self._consequence):
+            block.show(())
 
     def end(self, over: Over) -> None:
         """Nothing can be answered here any more."""
@@ -275,19 +300,32 @@ class FactsCard(Overlay[None]):
         """Draw what reads otherwise than it does on the screen."""
         self.show_rim(self.console_app.clock())
         if self.drawn is not None:
+            self._head.show([self.drawn.head] if self.drawn.head else [])
             self.pane.show(self.shown_lines())
-            self._consequence.show(self.consequence())
+            self.pinned_block.show(self.pinned_lines())
+            self._consequence.show(self._without_blanks(self.consequence()))
         self.cancel.say(self.leave_word())
         self.renew_ask()
         self.renew_frame()
         self.call_after_refresh(self.renew_more)
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether blank lines would keep facts off the screen."""
+        blocks = self.consequence() if self.drawn is not None else ()
+        fields = sum(row.display for row in self.fields.children) if self.fields.display else 0
+        taken = FRAME_ROWS + 1 + len(self.pinned_lines()) + len(blocks) + fields + ASK_ROWS
+        return len(self.shown_lines()) > self.size.height - taken
+
+    def _without_blanks(self, lines: Sequence[Line]) -> Sequence[Line]:
+        return [each for each in lines if each] if self.is_tight else lines
 
     def show_rim(self, now: datetime) -> None:
         self._rim.show(self.title_line(), self.clock_line(now))
 
     @on(FactsPane.Scrolled)
     def renew_more(self) -> None:
-        """Say how much of the facts is not on the screen."""
+        """Say how much of the facts is not on the screen. What is has been seen, once it is drawn."""
         above, below = self.pane.lines_above, self.pane.lines_below
         parts = []
         if below:
@@ -295,6 +333,18 @@ class FactsCard(Overlay[None]):
         if above:
             parts.append(f"{above} above")
         self._more.show([line(Span(", ".join(parts), Role.QUIET))] if parts else [])
+        self.call_after_refresh(self._count_seen)
+
+    def _count_seen(self) -> None:
+        self._counts_later = self.is_current and awaits_layout(self)
+        if self._counts_later:  # the next frame may have other lines
+            self.set_timer(A_FRAME, self._count_seen)
+        elif self.is_current:
+            self.pane.count_seen()
+
+    @property
+    def is_at_rest(self) -> bool:
+        return not self._counts_later
 
     # --- actions ---------------------------------------------------------------------------------
 
@@ -311,7 +361,10 @@ class FactsCard(Overlay[None]):
 
     def copied(self) -> Sequence[Line]:
         """What `y` sends, line by line."""
-        return () if self.drawn is None else [each.line for each in self.drawn.laid]
+        if self.drawn is None:
+            return ()
+        facts = [each.line for each in self.drawn.laid]
+        return [self.drawn.head, *facts, *self.drawn.pinned]
 
     def do_next_field(self) -> None:
         """The next field, or Cancel."""

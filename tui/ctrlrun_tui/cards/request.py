@@ -19,21 +19,24 @@ from ctrlrun_tui.actions import Action
 from ctrlrun_tui.cards.base import VIA, Answer, Card
 from ctrlrun_tui.cards.code import hash_code
 from ctrlrun_tui.cards.facts_view import (
-    environment_span,
+    effect_fact,
     hash_facts,
-    request_about,
+    principal_facts,
     request_arguments,
-    request_signs,
 )
 from ctrlrun_tui.cards.fieldrow import FieldRow
 from ctrlrun_tui.cards.memory import DraftKey
 from ctrlrun_tui.cards.parts import INSIDE
+from ctrlrun_tui.cards.pinned import Pinned, arguments_title, owed_more, request_pinned
 from ctrlrun_tui.cards.reading import Over, Reading
-from ctrlrun_tui.cards.sheet import Laid, heading, lay, wrap_words
+from ctrlrun_tui.cards.sheet import Laid, lay, wrap_words
 from ctrlrun_tui.data.models import Fact, Line, Prose, Role, Span, line
 from ctrlrun_tui.glyphs import Glyphs
 
 NOTE = "note"
+
+AGENT_SHOWN = 24
+"""Cells of the agent's name in the sentence about the answer, so that it takes two lines at most."""
 
 
 class Verb(StrEnum):
@@ -76,8 +79,11 @@ class RequestCard(Card):
             standing = request_standing(reader, self.request_id, now)
             expired = facts.status is ApprovalStatus.EXPIRED
             over = Over(standing_line(standing, glyphs), expired=expired)
-        laid, folded = request_sheet(facts, glyphs, whole=whole)
-        return Reading(bound, facts, laid, folded, over, record.expires_at)
+        pinned = request_pinned(facts, glyphs)
+        laid, folded = request_sheet(facts, pinned, glyphs, whole=whole)
+        return Reading(
+            bound, facts, laid, folded, over, record.expires_at, pinned.head, pinned.lines
+        )
 
     @property
     def request_facts(self) -> ApprovalFacts | None:
@@ -112,7 +118,8 @@ class RequestCard(Card):
         facts = self.request_facts
         if facts is None:
             return ()
-        agent = self.console_app.glyphs.said(facts.action.principal.agent)
+        glyphs = self.console_app.glyphs
+        agent = glyphs.cut(glyphs.said(facts.action.principal.agent), AGENT_SHOWN)
         until = clock_text(facts.record.expires_at)
         if self.verb is Verb.GRANT:
             said = (
@@ -156,7 +163,7 @@ class RequestCard(Card):
 
     @property
     def draft_key(self) -> DraftKey:
-        return ("request", self.request_id)
+        return (f"{self.verb} request", self.request_id)
 
     # --- answering -------------------------------------------------------------------------------
 
@@ -199,29 +206,25 @@ class RequestCard(Card):
         """Turn the card into a refusal, with a code of its own."""
         if self.verb is Verb.DENY:
             return
+        self.empty_fields()
         self.verb = Verb.DENY
         self.keypad.change(None)
         self.renew()
 
 
 def request_sheet(
-    facts: ApprovalFacts, glyphs: Glyphs, *, whole: bool
+    facts: ApprovalFacts, pinned: Pinned, glyphs: Glyphs, *, whole: bool
 ) -> tuple[tuple[Laid, ...], bool]:
-    """A request as a card shows it, and whether a value in it is folded."""
+    """What scrolls on a card about a request, and whether a value in it is folded."""
     arguments = request_arguments(facts, glyphs, whole=whole)
-    about = request_about(facts, glyphs, environment=False)
-    title = heading(
-        line(glyphs.said(facts.action.name)),
-        line(environment_span(facts.action.environment, glyphs)),
-        INSIDE,
-    )
+    _, *verified = principal_facts(facts.action, glyphs)
     laid = (
-        *title,
-        Laid(()),
+        arguments_title(facts.action),
         *lay(arguments.facts, INSIDE, owed=True),
         Laid(()),
-        *lay(about, INSIDE),
-        *lay(request_signs(facts, glyphs), INSIDE),
+        *lay(verified, INSIDE, owed=True),
+        *lay([effect_fact(facts, glyphs)], INSIDE),
+        *owed_more(pinned),
     )
     return laid, arguments.folded
 

@@ -6,7 +6,7 @@ outcomes for a source, `failed` for the effect's key as well, typed whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -21,18 +21,21 @@ from ctrlrun_tui.cards.base import VIA, Answer, Card
 from ctrlrun_tui.cards.facts_view import (
     effect_about,
     effect_arguments,
-    effect_principal,
-    environment_span,
+    principal_facts,
 )
 from ctrlrun_tui.cards.fieldrow import FieldRow
 from ctrlrun_tui.cards.memory import DraftKey
 from ctrlrun_tui.cards.parts import INSIDE
+from ctrlrun_tui.cards.pinned import Pinned, arguments_title, effect_pinned, owed_more
 from ctrlrun_tui.cards.reading import Over, Phase, Reading
-from ctrlrun_tui.cards.sheet import Laid, heading, lay
+from ctrlrun_tui.cards.sheet import Laid, lay
 from ctrlrun_tui.data.models import Line, Role, Span, line
 from ctrlrun_tui.glyphs import Glyphs
 
 SOURCE, EFFECT, NOTE = "source", "effect", "note"
+
+_ANSWER = "answer"
+"""Under which name a draft keeps the answer that it was written for."""
 
 NOTE_OPTIONAL, NOTE_NEEDED = "optional", "needed: say why"
 
@@ -91,6 +94,7 @@ class ResolveCard(Card):
         super().__init__()
         self.effect_key = effect_key
         self.choice: Choice | None = None
+        self._written_for: Choice | None = None
         self._looked_at: datetime | None = None
 
     # --- reading ---------------------------------------------------------------------------------
@@ -111,8 +115,9 @@ class ResolveCard(Card):
             said = f"{standing.word}{by}{at}; nothing was written here"
             over = Over(line(Span(said, Role.NEEDS)))
         bound = Bound(record.effect_key, record.attempt, record.action_id, record.state)
-        laid, folded = effect_sheet(facts, glyphs, whole=whole)
-        return Reading(bound, facts, laid, folded, over)
+        pinned = effect_pinned(_title(facts, glyphs), facts, glyphs)
+        laid, folded = effect_sheet(facts, pinned, glyphs, whole=whole)
+        return Reading(bound, facts, laid, folded, over, None, pinned.head, pinned.lines)
 
     @property
     def _facts(self) -> EffectFacts | None:
@@ -194,6 +199,9 @@ class ResolveCard(Card):
             what += " (the effect is not the one above)"
         return line(f"{self.ask()}: the code comes with {what}.")
 
+    def required(self) -> Sequence[str]:
+        return () if self.choice is None else self._asked_for()
+
     def _asked_for(self) -> tuple[str, ...]:
         assert self.choice is not None
         fields = _FIELDS[self.choice]
@@ -231,6 +239,18 @@ class ResolveCard(Card):
     @property
     def draft_key(self) -> DraftKey:
         return ("effect", self.effect_key)
+
+    def draft(self) -> Mapping[str, str]:
+        """What was typed, and for which answer: it is not said of another."""
+        typed = super().draft()
+        if self._written_for is None or not any(typed.values()):
+            return typed
+        return {**typed, _ANSWER: self._written_for.value}
+
+    def restore_draft(self) -> None:
+        answer = self.memory.draft(self.draft_key).get(_ANSWER)
+        self._written_for = None if answer is None else Choice(answer)
+        super().restore_draft()
 
     # --- answering -------------------------------------------------------------------------------
 
@@ -288,12 +308,15 @@ class ResolveCard(Card):
         self._choose(Choice.UNKNOWN)
 
     def _choose(self, choice: Choice) -> None:
-        """Another answer: its fields, and a code of its own. What was typed stays."""
+        """Another answer: its fields, empty, and a code of its own."""
         if choice is self.choice:
             return
         before, self.choice = self.choice, choice
-        if before is not None:  # a digit that was meant for a field looks like this, too
+        written_for, self._written_for = self._written_for, choice
+        if before is not None:
             self.console_app.say(f"{choice.value} now, no longer {before.value}", Role.NEEDS)
+        if written_for not in (None, choice):
+            self.empty_fields()
         for name in (SOURCE, EFFECT, NOTE):
             self.query_one(f"#row-{name}", FieldRow).display = name in _FIELDS[choice]
         self.keypad.change(None)
@@ -306,10 +329,8 @@ def _typed_forms(key: str, glyphs: Glyphs) -> tuple[str, str]:
     return shown, "".join(glyphs.said(character) for character in shown)
 
 
-def effect_sheet(
-    facts: EffectFacts, glyphs: Glyphs, *, whole: bool
-) -> tuple[tuple[Laid, ...], bool]:
-    """An effect as a card shows it, and whether a value in it is folded."""
+def _title(facts: EffectFacts, glyphs: Glyphs) -> Line:
+    """The effect's key, what was attempted, and its amount."""
     record, action = facts.record, facts.action
     parts = [glyphs.said(record.effect_key)]
     if action is not None:
@@ -319,12 +340,20 @@ def effect_sheet(
     amounts = list(facts.money.values())
     if len(amounts) == 1:
         parts.append(f"   {amounts[0]}")
-    where = () if action is None else line(environment_span(action.environment, glyphs))
+    return line("".join(parts))
+
+
+def effect_sheet(
+    facts: EffectFacts, pinned: Pinned, glyphs: Glyphs, *, whole: bool
+) -> tuple[tuple[Laid, ...], bool]:
+    """What scrolls on a card about an effect, and whether a value in it is folded."""
     arguments = effect_arguments(facts, glyphs, whole=whole)
+    verified = () if facts.action is None else tuple(principal_facts(facts.action, glyphs))[1:]
     laid = (
-        *heading(line("".join(parts)), where, INSIDE),
         *lay(effect_about(facts, glyphs), INSIDE),
+        *(() if facts.action is None else (arguments_title(facts.action),)),
         *lay(arguments.facts, INSIDE, owed=True),
-        *lay(effect_principal(facts, glyphs), INSIDE),
+        *lay(verified, INSIDE, owed=True),
+        *owed_more(pinned),
     )
     return laid, arguments.folded

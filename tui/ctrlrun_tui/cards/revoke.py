@@ -33,9 +33,10 @@ from ctrlrun_tui.cards.fieldrow import FieldRow
 from ctrlrun_tui.cards.formrow import LABEL, FormRow
 from ctrlrun_tui.cards.memory import DraftKey
 from ctrlrun_tui.cards.parts import INSIDE
+from ctrlrun_tui.cards.pinned import mixed_line
 from ctrlrun_tui.cards.reading import Over, Reading
 from ctrlrun_tui.cards.sheet import Laid, edges, heading, lay, wrap_words
-from ctrlrun_tui.data.models import Fact, Line, Role, Span, line
+from ctrlrun_tui.data.models import Fact, Line, Prose, Role, Span, line
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.screens.authority_detail import (
     counted_text,
@@ -45,6 +46,7 @@ from ctrlrun_tui.screens.authority_detail import (
     status_lines,
 )
 from ctrlrun_tui.screens.authority_rows import subject_said
+from ctrlrun_tui.widgets.strips import spread
 
 GRANTS, NOTE = "grants", "note"
 
@@ -93,11 +95,15 @@ class RevokeCard(Card):
         records = (line_.record for line_ in standings.tree.nodes)
         fall = falling(self.delegation_id, (each for each in records if each is not None))
         facts = Facts(row, below, _changes_at(standings, node, below, now))
+        title, short = _title(row, glyphs)
+        mixed = tuple(mixed_lines(row.grant, glyphs))
         return Reading(
             Bound(self.delegation_id, fall),
             facts,
             tuple(_sheet(facts, standings, glyphs, now)),
             over=_over(row, glyphs, now),
+            head=spread(title, short, INSIDE, glyphs),
+            pinned=mixed_line(mixed, glyphs),
         )
 
     @property
@@ -149,6 +155,9 @@ class RevokeCard(Card):
             FormRow(GRANTS, self.key_read, "how many live grants fall"),
             FormRow(NOTE, self.key_read, "optional"),
         ]
+
+    def required(self) -> Sequence[str]:
+        return (GRANTS,)
 
     def missing(self) -> Line | None:
         facts = self._facts
@@ -233,14 +242,24 @@ def _changes_at(
     return min((end for end in ends if end is not None), default=None)
 
 
+def _title(row: AuthorityRow, glyphs: Glyphs) -> tuple[Line, Line]:
+    """Whose grant is revoked, its id and depth."""
+    short = glyphs.said(short_id(row.node.node_id, ellipsis=glyphs.middle))
+    if row.grant is None:
+        return line(short), ()
+    right = Span(f"{short}, depth {row.node.depth}", Role.QUIET)
+    return line(subject_said(row.grant, glyphs)), line(right)
+
+
 def _sheet(facts: Facts, standings: Standings, glyphs: Glyphs, now: datetime) -> Iterator[Laid]:
     row = facts.row
-    short = glyphs.said(short_id(row.node.node_id, ellipsis=glyphs.middle))
-    name = short if row.grant is None else subject_said(row.grant, glyphs)
-    right = "" if row.grant is None else f"{short}, depth {row.node.depth}"
-    yield from heading(line(name), line(Span(right, Role.QUIET)), INSIDE)
+    title, short = _title(row, glyphs)
+    if len(heading(title, short, INSIDE)) > 1:  # what stands above is cut
+        yield from lay([Prose(title)], INSIDE, owed=True)
     yield from lay(status_lines(row, glyphs, now), INSIDE, owed=True)
-    yield from lay(mixed_lines(row.grant, glyphs), INSIDE)
+    mixed = list(mixed_lines(row.grant, glyphs))
+    if len(mixed) > 1 or len(lay(mixed, INSIDE)) > 1:
+        yield from lay(mixed, INSIDE, owed=True)
     if row.node.kind is NodeKind.DAMAGED or row.outlook.at(now).state is GrantState.UNREADABLE:
         yield Laid(line(Span(glyphs.said(row.node.node_id), Role.QUIET)))
     live = facts.below.live

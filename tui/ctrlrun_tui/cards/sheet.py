@@ -122,21 +122,22 @@ def _fact(fact: Fact, width: int) -> Iterator[Line]:
     room = width - GUTTER - label_cells
     label = wrapped(fact.label, width - GUTTER)
     gutter = _padded(fact.sign, GUTTER)
+    below = gutter if fact.sign_on_all else _padded((), GUTTER)
     values = _value_lines(fact.value, room)
     same_line = len(label) == 1 and cells_of(fact.label) < label_cells
     if not same_line:
         yield from ((*gutter, Span(part, Role.QUIET)) for part in label)
-        gutter, label = _padded((), GUTTER), ("",)
+        gutter, label = below, ("",)
     first = (*gutter, *_padded((Span(label[0], Role.QUIET),), label_cells), *values[0])
     fits = line_width(first) + BETWEEN + line_width(fact.remark) <= width
     if fact.remark and len(values) == 1 and fits:
         yield edges(first, fact.remark, width)
         return
     yield first
-    indent = Span(" " * (GUTTER + label_cells))
-    yield from ((indent, *value) for value in values[1:])
+    indent = (*below, Span(" " * label_cells))
+    yield from ((*indent, *value) for value in values[1:])
     for remark in wrap_words(fact.remark, room) if fact.remark else ():
-        yield edges((indent,), remark, width)
+        yield edges(indent, remark, width)
 
 
 def _value_lines(value: Line, room: int) -> list[Line]:

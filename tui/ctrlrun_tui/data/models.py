@@ -96,8 +96,9 @@ class Lane:
 class Fact:
     """A labelled value on a line of its own, with a remark about it at the right edge.
 
-    `sign` stands in the gutter. A value that is too long is cut in the middle unless `whole`, when
-    it goes on below. `label_cells` is for labels that need more room than usual.
+    `sign` stands in the gutter, with `sign_on_all` before each of its lines. A value that is too long
+    is cut in the middle unless `whole`, when it goes on below. `label_cells` is for labels that need
+    more room than usual.
     """
 
     label: str
@@ -106,6 +107,7 @@ class Fact:
     sign: Line = ()
     whole: bool = False
     label_cells: int = 0
+    sign_on_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +127,16 @@ class Verbatim:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A field in two columns, `left` beside `right`; `sign` in the gutter says that they differ."""
+    """A field in two columns, `left` beside `right`; `sign` in the gutter says that they differ.
+
+    `bar` stands behind it, before each line, as it does for the arguments of an action.
+    """
 
     label: str
     left: Line
     right: Line
     sign: Line = ()
+    bar: Line = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,11 @@ class Framed(Screen[T], inherit_bindings=False):
         return None
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether all that was drawn has been taken note of."""
+        return True
+
+    @property
     def called(self) -> str:
         """What the person at it knows this screen as."""
         return self.PLACE

@@ -16,6 +16,7 @@ from ctrlrun.effect import HELD_STATES, EffectRecord, EffectState
 from ctrlrun.operator import (
     ApprovalFacts,
     EffectFacts,
+    Part,
     RefusedPresentation,
     Standing,
     differing,
@@ -28,6 +29,7 @@ from ctrlrun_tui.cards.facts_view import (
     FOLDED_TO,
     SHOWN_REQUESTS,
     Arguments,
+    argument_bar,
     effect_about,
     effect_arguments,
     effect_principal,
@@ -202,6 +204,7 @@ def _differences(facts: ApprovalFacts, glyphs: Glyphs) -> Iterator[DetailLine]:
                 _side(field.left, glyphs),
                 _side(field.right, glyphs),
                 line(Span(glyphs.differs, Role.NEEDS)),
+                argument_bar(glyphs) if field.part is Part.ARGUMENT else (),
             )
 
 

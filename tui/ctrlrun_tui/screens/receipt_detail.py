@@ -17,7 +17,12 @@ from ctrlrun.operator import FieldDifference, MutationFacts, Part, Sign, action_
 from ctrlrun.operator.money import money
 from ctrlrun.operator.wording import clock_text, short_hash, short_id, silence_text
 from ctrlrun.receipt import Receipt, ReceiptResult
-from ctrlrun_tui.cards.facts_view import argument_facts, environment_span, principal_facts
+from ctrlrun_tui.cards.facts_view import (
+    argument_bar,
+    argument_facts,
+    environment_span,
+    principal_facts,
+)
 from ctrlrun_tui.data.models import BLANK, Detail, DetailLine, Fact, Line, Pair, Prose, Role, Span
 from ctrlrun_tui.glyphs import Glyphs
 from ctrlrun_tui.screens.timeline import STATE_WORDS, words
@@ -226,7 +231,8 @@ def _pair(field: FieldDifference, facts: MutationFacts, glyphs: Glyphs, *, whole
         right = (Span("missing", Role.NEEDS),)
     if not differs and not whole:  # what differs is never cut
         left = right = fit(left, LONGEST_EQUAL, glyphs)
-    return Pair(glyphs.said(field.name), left, right, sign)
+    bar = argument_bar(glyphs) if field.part is Part.ARGUMENT else ()
+    return Pair(glyphs.said(field.name), left, right, sign, bar)
 
 
 def _side(

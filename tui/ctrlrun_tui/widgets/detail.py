@@ -7,7 +7,7 @@ long are cut in the middle, with their length, until somebody asks for the whole
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from textual import events
@@ -292,6 +292,8 @@ def lay_pair(pair: Pair, width: int) -> Iterator[Line]:
     amounts with their money stand.
     """
     label_width = LABEL if width - GUTTER - LABEL >= 2 * RIGHT_COLUMN else LABEL - 1
+    if pair.bar and cell_width(pair.label) != label_width - 1:  # where it costs no line of its own
+        pair = replace(pair, label=f" {pair.label}")
     room = max(4, width - GUTTER - label_width)
     left_width = max(room // 3, min(room // 2, room - RIGHT_COLUMN))
     right_width = room - left_width
@@ -304,7 +306,9 @@ def lay_pair(pair: Pair, width: int) -> Iterator[Line]:
         labels = wrapped(pair.label, width - GUTTER)
         above: list[Line] = [()] * len(labels)
         left, right = above + left, above + right
-    gutter: Line = (*pair.sign, Span(" " * max(0, GUTTER - width_of(pair.sign))))
+    between_signs = Span(" " * max(0, GUTTER - width_of(pair.sign) - width_of(pair.bar)))
+    gutter: Line = (*pair.sign, between_signs, *pair.bar)
+    below: Line = (Span(" " * (GUTTER - width_of(pair.bar))), *pair.bar)
     for index in range(max(len(left), len(right), len(labels))):
         one = left[index] if index < len(left) else ()
         other = right[index] if index < len(right) else ()
@@ -316,7 +320,7 @@ def lay_pair(pair: Pair, width: int) -> Iterator[Line]:
             *one,
             *((Span(" " * between), *other) if other else ()),
         )
-        gutter = (Span(" " * GUTTER),)
+        gutter = below
 
 
 def _column(line: Line, width: int) -> list[Line]:
