@@ -131,6 +131,9 @@ def _line(event: yaml.Event) -> int:
 
 def _load(text: str) -> Any:
     _check_characters(text)
+    if "\t" in text:
+        # libyaml takes a tab for a space in places where PyYAML's own parser refuses it.
+        return _parse(text, yaml.SafeLoader)
     try:
         return _parse(text, _LOADER)
     except yaml.YAMLError:
@@ -292,11 +295,12 @@ class _Document:
         make = self._loader.yaml_constructors.get(tag) if tag in _OTHER_TAGS else None
         if make is None:
             raise _Refused(event, f"{self._where()} has the tag {tag!r}, which is not taken")
-        return make(self._loader, self._node(event, tag))
+        return self._constructed(make, event, tag)
 
     def _integer(self, event: yaml.ScalarEvent) -> int:
         """A decimal integer; any other form is a code or an id more often than a number."""
-        value: int = self._loader.construct_yaml_int(self._node(event, _INT_TAG))
+        make = self._loader.yaml_constructors[_INT_TAG]
+        value: int = self._constructed(make, event, _INT_TAG)
         if is_oversized(value):
             raise _Refused(event, "an integer of more than 4300 digits")
         if not _DECIMAL.fullmatch(event.value):
@@ -317,8 +321,14 @@ class _Document:
             f'write "{text}" in quotes for the text, {otherwise}',
         )
 
-    def _node(self, event: Any, tag: str) -> yaml.ScalarNode:
-        return yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
+    def _constructed(self, make: Callable[..., Any], event: yaml.ScalarEvent, tag: str) -> Any:
+        """What PyYAML makes of a scalar. Under a tag that was written out, it may be any text."""
+        marks: Any = event.start_mark, event.end_mark
+        try:
+            return make(self._loader, yaml.ScalarNode(tag, event.value, *marks))
+        except (IndexError, AttributeError):  # of `!!int ""` and `!!timestamp soon`
+            kind = tag.rpartition(":")[2]
+            raise _Refused(event, f"{self._where()} is not a value of the tag !!{kind}") from None
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:

@@ -31,8 +31,9 @@ class Binding:
         self._signature = inspect.signature(function)
         _check_parameters(self._signature)
         names = list(self._signature.parameters)
-        takes_receiver = not static and names[:1] in (["self"], ["cls"])
-        self._receiver = names[0] if takes_receiver and _in_class_body(function) else None
+        takes_receiver = names[:1] in (["self"], ["cls"]) and not (static or _is_bound(function))
+        self._class = _class_name(function) if takes_receiver else None
+        self._receiver = names[0] if self._class is not None else None
         self.names = frozenset(names) - {self._receiver}
         self._positional_only = tuple(
             parameter.name
@@ -55,8 +56,24 @@ class Binding:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         arguments = dict(bound.arguments)
-        receiver = () if self._receiver is None else (arguments.pop(self._receiver),)
-        return BoundCall(receiver, arguments)
+        if self._receiver is None:
+            return BoundCall((), arguments)
+        receiver = arguments.pop(self._receiver)
+        self._check_receiver(receiver)
+        return BoundCall((receiver,), arguments)
+
+    def _check_receiver(self, receiver: object) -> None:
+        """Refuse an argument in the place of `self`: the policy would never see it.
+
+        So it is in a `@staticmethod` over `@protect` whose first parameter is called `cls`.
+        """
+        if isinstance(receiver, _ARGUMENTS) and not any(
+            kind.__qualname__ == self._class for kind in type(receiver).__mro__
+        ):
+            raise InvalidArgument(
+                f"{self._receiver!r} of {self._class} is not part of the action, and this call "
+                f"passes a {type(receiver).__name__} for it; give the parameter another name"
+            )
 
     def run(self, receiver: tuple[Any, ...], arguments: dict[str, Any]) -> Any:
         """Call the function with an action's arguments."""
@@ -64,10 +81,23 @@ class Binding:
         return self._function(*receiver, *positional, **arguments)
 
 
-def _in_class_body(function: Callable[..., Any]) -> bool:
-    """Whether `function` was defined directly in a class: `Shop.refund`, not `main.<locals>.f`."""
+_ARGUMENTS = (str, int, float, bytes, list, tuple, Mapping, type(None))
+"""What the arguments of a call are, and a method's object is only if its class is made of it."""
+
+
+def _class_name(function: Callable[..., Any]) -> str | None:
+    """The class in which `function` was defined directly: of `Shop.refund`, not `main.<locals>.f`."""
     holder, _, _ = getattr(function, "__qualname__", "").rpartition(".")
-    return holder != "" and not holder.endswith("<locals>")
+    return None if holder == "" or holder.endswith("<locals>") else holder
+
+
+def _is_bound(function: Any) -> bool:
+    """Whether the call of `function` fills `self` by itself: its parameters are all arguments."""
+    while not inspect.ismethod(function):
+        if not hasattr(function, "__wrapped__"):
+            return not inspect.isroutine(function)
+        function = function.__wrapped__
+    return True
 
 
 def _check_parameters(signature: inspect.Signature) -> None:

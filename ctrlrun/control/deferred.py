@@ -1,13 +1,17 @@
-"""Work that has still to run: awaitables and generators, and the functions that return them.
+"""Work that has still to run: awaitables, generators, futures, context managers made of generators,
+and the functions that return them.
 
 Such a result says that a function was called, and not that anything happened.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
+from concurrent.futures import Future
+from typing import Any
 
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.logs import get_logger
@@ -18,6 +22,9 @@ COROUTINE = "a coroutine"
 GENERATOR = "a generator"
 ASYNC_GENERATOR = "an async generator"
 AWAITABLE = "an awaitable"
+FUTURE = "a future"
+CONTEXT_MANAGER = "a context manager"
+MAP = "a map object"
 
 _FUNCTIONS: tuple[tuple[Callable[[object], bool], str], ...] = (
     (inspect.iscoroutinefunction, COROUTINE),
@@ -29,13 +36,42 @@ _RESULTS: tuple[tuple[type, str], ...] = (
     (Generator, GENERATOR),
     (Coroutine, COROUTINE),
     (Awaitable, AWAITABLE),
+    (Future, FUTURE),
+    # `@contextmanager` and its twin: nothing of the function has run before `with` enters it.
+    (contextlib._GeneratorContextManager, CONTEXT_MANAGER),
+    (contextlib._AsyncGeneratorContextManager, CONTEXT_MANAGER),
+    (map, MAP),
 )
+_CONTAINERS: dict[type, str] = {
+    list: "a list",
+    tuple: "a tuple",
+    set: "a set",
+    frozenset: "a frozenset",
+    dict: "a dict",
+}
+_VALUES = frozenset({str, int, bool, float, type(None), bytes, *_CONTAINERS})
+"""Types of most results, and none of such work."""
 
 
 def deferred_result(value: object) -> str | None:
-    """Which kind of such work a result is; None for any other value."""
+    """Which kind of such work a result is, or holds as its item; None for any other value."""
     # By its type alone: asking the value itself may run the code of a proxy.
-    return next((kind for of, kind in _RESULTS if issubclass(type(value), of)), None)
+    kind = type(value)
+    if kind not in _CONTAINERS:
+        return _kind_of(kind)
+    held = next(filter(None, map(_kind_of, set(map(type, _items(value))))), None)
+    return None if held is None else f"{_CONTAINERS[kind]} that holds {held}"
+
+
+def _kind_of(of: type) -> str | None:
+    if of in _VALUES:
+        return None
+    return next((kind for base, kind in _RESULTS if issubclass(of, base)), None)
+
+
+def _items(value: Any) -> Iterable[object]:
+    """The items of a list, tuple or set, the values of a dict, as they are at this moment."""
+    return tuple(value.values() if type(value) is dict else value)
 
 
 def deferring_function(function: object) -> str | None:
@@ -61,7 +97,15 @@ def check_synchronous(role: str, function: object) -> None:
 
 
 def close_deferred(value: object) -> None:
-    """Make sure that a coroutine or generator never runs on; what it raises at that is logged."""
+    """Make sure that coroutines and generators never run on; what they raise at that is logged.
+
+    A future that waits for its thread is cancelled.
+    """
+    if type(value) in _CONTAINERS:
+        for item in _items(value):
+            close_deferred(item)
+    if issubclass(type(value), Future):
+        value.cancel()  # type: ignore[attr-defined]
     if not issubclass(type(value), (Coroutine, Generator)):
         return
     try:

@@ -7,6 +7,7 @@ finds it in a copied context. The rules are in docs/slow-executors.md.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from datetime import datetime, timedelta
@@ -19,7 +20,14 @@ from ctrlrun.control.evidence import described, message_of
 from ctrlrun.control.holding import see_holder
 from ctrlrun.control.nesting import moment, raised_inside
 from ctrlrun.effect import EffectRecord, EffectState, Reservation
-from ctrlrun.errors import CTRLRunError, InvalidArgument, LeaseLost, NotExecuted, Suspended
+from ctrlrun.errors import (
+    AmbiguousEffect,
+    CTRLRunError,
+    InvalidArgument,
+    LeaseLost,
+    NotExecuted,
+    Suspended,
+)
 from ctrlrun.logs import get_logger
 
 log = get_logger("ctrlrun.control")
@@ -46,6 +54,7 @@ class Running:
         self._clock = settings.clock
         self._steady = SteadyClock(settings.clock)
         self._began = moment()
+        self._pid = os.getpid()
         self._over = False
         self._passed = start.resumed  # what was sent before the suspension is not unsent
         self._lost: str | None = None
@@ -63,6 +72,21 @@ class Running:
     def end(self) -> None:
         """The executor has ended."""
         self._over = True
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether this is a child that the executor forked, and that came back in its stead."""
+        return os.getpid() != self._pid
+
+    def forked(self) -> AmbiguousEffect:
+        """What a child ends with: the executor of its parent may have acted, or may yet."""
+        action = self.call.action
+        return AmbiguousEffect(
+            f"the executor of {action.name} forked, and this is the child: nobody knows here "
+            "whether its parent acts; end a child with os._exit inside the executor",
+            effect_key=self.call.effect_key,
+            action_id=action.action_id,
+        )
 
     def left(self) -> timedelta:
         """How long the lease still lives, as far as this process knows; never negative."""
@@ -147,9 +171,13 @@ class Running:
     def outcome_of(self, error: BaseException) -> Outcome:
         """What the exception that ended the executor says about this attempt.
 
-        What a call inside raised says nothing about this one, which may have acted before.
+        What a call inside raised says nothing about this one, which may have acted before, and
+        neither does what a forked child raised.
         """
-        inside = raised_inside(error, self._began)
+        if self.is_elsewhere:
+            told = f"{described(error)} (raised in a child that the executor forked)"
+            return Outcome(EffectState.AMBIGUOUS, error=told, raised=error, deferred=True)
+        inside = raised_inside(error, self._began, self.call.action.name)
         if inside is not None:
             told = f"{described(error)} (raised by the call of {inside} inside this one)"
             return Outcome(EffectState.AMBIGUOUS, error=told, raised=error)

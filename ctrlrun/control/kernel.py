@@ -135,6 +135,8 @@ def execute(settings: Settings, call: Call, start: Start, executor: Executor) ->
             inside.leave()
     except BaseException as error:
         return running.outcome_of(error) if called else interrupted(error)
+    if running.is_elsewhere:
+        return running.outcome_of(running.forked())
     return outcome_of_return(settings, call, returned)
 
 
@@ -154,7 +156,7 @@ def _deferred(settings: Settings, call: Call, returned: object, kind: str) -> Ou
     name, key = call.action.name, call.effect_key
     error = (
         f"the executor of {name} returned {kind}, so nobody knows whether it acted; protect the "
-        "`async def` itself, and iterate a generator inside the executor"
+        "`async def` itself, and await, iterate or enter everything else inside the executor"
     )
     raised = None
     if not settings.observe:

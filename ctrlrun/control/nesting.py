@@ -34,15 +34,18 @@ def marked(action: str) -> Iterator[None]:
         raise
 
 
-def raised_inside(error: BaseException, since: int) -> str | None:
-    """The action whose call raised `error`, or one of a group, after the moment `since`, or None.
+def raised_inside(error: BaseException, since: int, by: str) -> str | None:
+    """The action whose call raised `error`, or one of a group, while a call of `by` ran; or None.
 
-    An exception that left an earlier call and is raised anew, such as one that a module keeps, is
-    the word of whoever raises it.
+    `since` is the moment when that call began. An exception that left an earlier call is still the
+    word of that one: a future may have kept it, and the executor that waited for the future has
+    said nothing. If that was a call of the same action, such as with an exception that a module
+    keeps and raises at each attempt, it is the word of whoever raises it.
     """
     mark: tuple[str, int, int] | None = error.__dict__.get(_MARK)
     if mark is None:
         group = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-        return next(filter(None, (raised_inside(each, since) for each in group)), None)
+        return next(filter(None, (raised_inside(each, since, by) for each in group)), None)
     action, pid, left_at = mark
-    return action if pid != os.getpid() or left_at > since else None
+    is_of_another = pid != os.getpid() or left_at > since or action != by
+    return action if is_of_another else None

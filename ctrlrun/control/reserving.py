@@ -30,12 +30,14 @@ from ctrlrun.policy import Evaluation
 from ctrlrun.receipt import EventType, ReceiptResult
 from ctrlrun.state import StateStore
 from ctrlrun.state.page import START
-from ctrlrun.text import inert
+from ctrlrun.text import cut_middle, inert
 
 log = get_logger("ctrlrun.control")
 
 _NAMED = 5
 """Differences that a message names; the exception has all of them."""
+_NAME_WIDTH, _NOTE_WIDTH = 80, 500
+"""Cells of a difference and of a note in a message; the exception has them whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +213,7 @@ def _denied_by_person(
     store: StateStore, call: Call, approval_id: str | None, approver: str | None
 ) -> ActionDenied:
     note = None if approval_id is None else _denial_note(store, approval_id)
-    said = "" if note is None else f": {inert(note)}"
+    said = "" if note is None else f": {_shown(note, _NOTE_WIDTH)}"
     return ActionDenied(
         f"{call.action.name} is denied: approval_denied ({approval_id} was denied by "
         f"{approver}{said})",
@@ -230,6 +232,13 @@ def _denial_note(store: StateStore, approval_id: str) -> str | None:
     return note if isinstance(note, str) else None
 
 
+def _shown(text: str, width: int) -> str:
+    """A text of others in a message, cut in the middle where it is long."""
+    if len(text) > 2 * width:  # do not look at each character of a megabyte
+        text = text[:width] + text[-width:]
+    return cut_middle(inert(text), width)
+
+
 def _told_apart(store: StateStore, call: Call, refusal: ApprovalMismatch) -> ApprovalMismatch:
     """The refusal of an action that was not the approved one, with what is different about it."""
     if refusal.reason != "mismatch" or refusal.approval_id is None:
@@ -238,7 +247,8 @@ def _told_apart(store: StateStore, call: Call, refusal: ApprovalMismatch) -> App
     if record is None:
         return refusal
     names = different_fields(record.request.action, call.action)
-    told = ", ".join(map(inert, names[:_NAMED])) + (", ..." if len(names) > _NAMED else "")
+    told = ", ".join(_shown(name, _NAME_WIDTH) for name in names[:_NAMED])
+    told += ", ..." if len(names) > _NAMED else ""
     return ApprovalMismatch(
         f"{refusal} (different: {told})" if names else str(refusal),
         reason=refusal.reason,

@@ -82,7 +82,7 @@ def known_record(store: StateStore, request_id: str) -> ApprovalRecord:
     record = store.get_approval(request_id)
     if record is None:
         raise ApprovalMismatch(
-            f"no approval request {request_id}", reason="unknown", approval_id=request_id
+            f"no approval request {request_id!r}", reason="unknown", approval_id=request_id
         )
     return record
 

@@ -82,7 +82,9 @@ def _of_url(scheme: str, rest: str) -> _Parts:
     authority, slash, path = before_query.partition("/")
     user, at, hosts = authority.rpartition("@")
     advice = None
-    if "@" in user + path or "#" in authority or not _HOSTS.fullmatch(hosts):
+    # `u:?a@h`: the driver finds a host `u` with a port, and a query.
+    in_query = not slash and ":" in hosts and "@" in query
+    if "@" in user + path or "#" in authority or in_query or not _HOSTS.fullmatch(hosts):
         # Up to the last @ all may be the password; without one, all.
         advice = URL_ADVICE
         user, at, after = rest.rpartition("@") if "@" in rest else (rest, "", "")

@@ -235,6 +235,34 @@ def test_a_scalar_is_refused_alike_by_the_slower_parser(monkeypatch: pytest.Monk
     assert value_of("&a {b: [1, true, ~, 'x']}") == {"b": [1, True, None, "x"]}
 
 
+@pytest.mark.parametrize("text", ["v: a\t", "v: |\t\n  a", "v: 1_0\tb\r", "v:\n  - a\n\t- b"])
+def test_tabs_are_read_alike_by_both_parsers(text: str) -> None:
+    """libyaml takes a tab for a space where PyYAML's own parser refuses it."""
+    read = []
+    for loader in LOADERS:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("ctrlrun.documents._LOADER", loader)
+            try:
+                read.append(repr(read_document(text, source="file.yaml")))
+            except PolicyError as error:
+                read.append(str(error))
+    assert len(set(read)) == 1
+    assert value_of('"a\tb"') == "a\tb"
+
+
+@pytest.mark.parametrize(
+    ("text", "tag"),
+    [
+        ("!!int", "int"),
+        ("!!int ''", "int"),
+        ("!!float ''", "float"),
+        ("!!timestamp soon", "timestamp"),
+    ],
+)
+def test_a_tag_whose_value_is_none_of_its_kind_is_refused(text: str, tag: str) -> None:
+    assert f"line 1: v is not a value of the tag !!{tag}" in refusal(f"v: {text}\n")
+
+
 def test_a_document_may_have_a_million_values_and_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only those that aliases multiply are counted."""
     monkeypatch.setattr("ctrlrun.documents._MAX_ALIASED", 10)

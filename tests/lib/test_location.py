@@ -137,6 +137,8 @@ def test_passwords_are_masked(url: str, shown: str) -> None:
         "postgresql://ada:123/s3cret@h/d",
         "postgresql://ada:s3c?s3cret@h/d",
         "postgresql://ada:s3c#s3cret@h/d",
+        "postgresql://ada:?s3cret@h/d",
+        "postgresql://ada:1?s3c=s3cret@h/d",
         "postgresql://ada:s3c@h/s3cret@h/d?application_name=x@y",
         "postgresql://ada:s3cret/d",
         "postgresql://a/da:s3cret@h/d",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import gc
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -82,6 +84,18 @@ def begun_and_hostile() -> Iterator[str]:
     return begun
 
 
+@contextlib.contextmanager
+def entered() -> Iterator[str]:
+    acted.append("sent")
+    yield "re_1"
+
+
+@contextlib.asynccontextmanager
+async def entered_later() -> AsyncIterator[str]:
+    acted.append("sent")
+    yield "re_1"
+
+
 RESULTS: list[tuple[Callable[[], object], str]] = [
     (send, "a coroutine"),
     (lambda: send(), "a coroutine"),
@@ -94,6 +108,13 @@ RESULTS: list[tuple[Callable[[], object], str]] = [
     (lambda: (line for line in ("re_1",)), "a generator"),
     (begun_and_hostile, "a generator"),
     (stream, "an async generator"),
+    (entered, "a context manager"),
+    (entered_later, "a context manager"),
+    (Future, "a future"),
+    (lambda: map(acted.append, ["sent"]), "a map object"),
+    (lambda: [send(), send()], "a list that holds a coroutine"),
+    (lambda: ("re_1", Later()), "a tuple that holds an awaitable"),
+    (lambda: {"status": 202, "reply": send()}, "a dict that holds a coroutine"),
 ]
 
 

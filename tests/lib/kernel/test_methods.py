@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import enum
+import functools
 import inspect
 import logging
 import types
@@ -125,6 +127,76 @@ def test_what_can_never_work_is_refused_at_decoration(
 ) -> None:
     with pytest.raises(InvalidArgument, match=hint):
         protect("pay", **options)(function)
+
+
+class Travel:
+    """Parameters that are called like a receiver, and are arguments."""
+
+    def book(self, cls: str, amount: int, ref: str) -> Any:
+        return (cls, amount, ref)
+
+    @classmethod
+    def book_for(cls, self: str, amount: int, ref: str) -> Any:
+        return (self, amount, ref)
+
+
+class Cabin(enum.StrEnum):
+    FIRST = "first"
+
+
+@functools.wraps(Travel().book)
+def logged(*args: Any, **kwargs: Any) -> Any:
+    return Travel().book(*args, **kwargs)
+
+
+@pytest.mark.parametrize("book", [Travel().book, Travel.book_for, logged])
+def test_an_argument_of_a_bound_method_is_never_taken_for_its_receiver(
+    there: World, book: Any
+) -> None:
+    protected = protect("pay", effect="pay:{ref}", control=there.control)(book)
+    with context(agent="a"):
+        assert protected("first", 5, "r1") == ("first", 5, "r1")
+    name = "self" if book == Travel.book_for else "cls"
+    assert there.last.arguments == {name: "first", "amount": 5, "ref": "r1"}
+
+
+@pytest.mark.parametrize("cabin", ["first", Cabin.FIRST, 1, None, ("first",), {"cabin": "first"}])
+@pytest.mark.parametrize("called", ["self", "cls"])
+def test_an_argument_in_the_place_of_self_is_refused(
+    there: World, called: str, cabin: object
+) -> None:
+    """`@staticmethod` over `@protect`: a function in a class, as far as the decorator can tell."""
+    wrap = protect("pay", effect="pay:{ref}", control=there.control)
+
+    class Desk:
+        @staticmethod
+        @wrap
+        def with_self(self: object, amount: int, ref: str) -> None:  # type: ignore[misc]
+            raise AssertionError("ran without its first argument in the action")
+
+        @staticmethod
+        @wrap
+        def with_cls(cls: object, amount: int, ref: str) -> None:
+            raise AssertionError("ran without its first argument in the action")
+
+    with context(agent="a"), pytest.raises(InvalidArgument, match=f"{called!r} of .*Desk is not"):
+        getattr(Desk, f"with_{called}")(cabin, 5, "r1")
+    assert not there.store.events()
+
+
+def test_a_class_made_of_a_text_or_a_mapping_has_methods_too(there: World) -> None:
+    wrap = protect("pay", effect="pay:{ref}", control=there.control)
+
+    class Basket(dict[str, int]):
+        @wrap
+        def pay(self, amount: int, ref: str) -> int:
+            return self["items"] + amount
+
+    class Big(Basket): ...
+
+    with context(agent="a"):
+        assert Big(items=3).pay(5, "r1") == 8
+    assert there.last.arguments == {"amount": 5, "ref": "r1"}
 
 
 def test_template_may_not_name_self() -> None:

@@ -9,10 +9,14 @@ import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
+from typing import cast
 
 import pytest
 
 import ctrlrun
+from ctrlrun.action import Action, Principal
+from ctrlrun.control import Control
 from ctrlrun.errors import (
     ActionDenied,
     AmbiguousEffect,
@@ -22,12 +26,21 @@ from ctrlrun.errors import (
     NotExecuted,
     Suspended,
 )
+from ctrlrun.policy import Policy
+from ctrlrun.state import InMemoryStateStore
 from tests.cases import walk
 from tests.lib.kernel.test_paths import raising
-from tests.lib.kernel.world import World
+from tests.lib.kernel.world import Clock, World
+from tests.lib.sqlite_helpers import new_store
 
 Make = Callable[..., World]
 Inner = Callable[[World], object]
+
+STOCK = """
+schema: ctrlrun.policy/v1
+actions:
+  reserve: {decision: allow}
+"""
 
 INSIDE = " (raised by the call of pay inside this one)"
 
@@ -176,6 +189,53 @@ def test_an_exception_that_a_module_keeps_is_the_word_of_whoever_raises_it(world
     for attempt in (1, 2):
         assert w.caught(executor=raising(kept)) is kept
         assert (w.state(), w.last.attempt, w.last.error) == ("failed", attempt, "declined")
+
+
+@walk("as_group", [False, True])
+def test_a_future_that_was_ready_before_tells_of_its_own_call(world: Make, as_group: bool) -> None:
+    """The executor has acted before it asks for the result of a call that ended before it began."""
+    w = world()
+    stock = Control(Policy.from_yaml(STOCK), InMemoryStateStore())
+    action = Action("reserve", {}, Principal("a"))
+    with ThreadPoolExecutor(1) as pool:
+        reserved = pool.submit(stock.execute, action, raising(NotExecuted("sold out")))
+        assert reserved.exception() is not None
+
+    def outer() -> object:
+        if as_group:
+            raise ExceptionGroup("both", [ValueError(), cast("Exception", reserved.exception())])
+        return reserved.result()
+
+    assert w.caught(executor=outer) is not None
+    assert w.state() == "ambiguous"
+    assert (w.last.error or "").endswith(" (raised by the call of reserve inside this one)")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@walk("ending", [raising(NotExecuted("no file")), lambda: "sent", raising(LookupError())])
+def test_a_forked_child_has_no_word_about_its_parents_effect(
+    tmp_path: Path, ending: Callable[[], object]
+) -> None:
+    clock = Clock()
+    w = World(new_store(tmp_path / "state.db", clock=clock), clock)
+    parent = os.getpid()
+    seen: list[str | None] = []
+
+    def executor() -> object:
+        child = os.fork()
+        if child == 0:
+            return ending()
+        os.waitpid(child, 0)
+        seen.append(w.state())
+        return "sent"
+
+    try:
+        error = w.caught(executor=executor)
+    finally:
+        if os.getpid() != parent:
+            os._exit(0)
+    assert isinstance(error, AmbiguousEffect)
+    assert (seen, w.state()) == (["ambiguous"], "ambiguous")
 
 
 def test_a_suspension_inside_holds_its_own_effect_and_not_the_outer(world: Make) -> None:

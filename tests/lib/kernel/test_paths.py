@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ctrlrun.action import Principal
+from ctrlrun.action import Action, Principal
 from ctrlrun.approval import ApprovalStatus
 from ctrlrun.control import Control
 from ctrlrun.errors import (
@@ -223,6 +223,24 @@ def test_a_mismatch_names_what_differs(
     for other in (presented_consumed(w), "apr_nope"):
         error = w.caught(1000, presented=other)
         assert isinstance(error, ApprovalMismatch) and error.differences == ()
+
+
+def test_long_texts_of_others_are_cut_in_messages_alone(world: Make) -> None:
+    w = world()
+    long = "k" * 100_000
+    approved = Action("pay", {"amount": 1000, long: 1}, Principal("a"))
+    request = w.control.approvals.request(approved, timedelta(minutes=15))
+    w.store.grant_approval(request.request_id, "cli:local")
+    other = Action("pay", {"amount": 1000, long: 2}, Principal("a"))
+    mismatch = w.caught(action=other, presented=request.request_id)
+    assert isinstance(mismatch, ApprovalMismatch) and mismatch.differences == (long,)
+    pending = presented_pending(w)
+    deny(w.store, pending, "tui:alice", note=long, clock=w.clock)
+    denied = w.caught(1000, presented=pending)
+    assert isinstance(denied, ActionDenied) and denied.note == long
+    for error in (mismatch, denied):
+        assert "kkk…kkk" in str(error)
+        assert len(str(error)) < 1000
 
 
 def presented_pending(w: World) -> str:
