@@ -151,7 +151,6 @@ class SQLiteSession(Session):
         self._guard: Guard | None = None
         self._files: Files = Files(None, None, None)
         self._written = Mark()
-        self._synced = False
         self._synchronous = ""
         self._serial = 0
 
@@ -370,7 +369,6 @@ class SQLiteSession(Session):
             self._end(connection)
             self._follow()
         self._written = Mark()
-        self._synced = durable
         self.active = True
         self.broken = None
 
@@ -421,14 +419,15 @@ class SQLiteSession(Session):
         seen, written = self._seen, self._written
         if seen is None:
             return True
-        # What no power cut may take is followed by an act; the rest is looked at by the next unit.
-        if not self._synced or self._place.holds(self._files):
+        if self._place.holds(self._files):
             seen.note(written)
             return True
+        self.committed = False  # as far as anybody can see
         self._follow()
         # Only a unit that wrote an event can be told.
         if written.event_id is None or not written.is_in(self.connection):
             return False
+        self.committed = True
         seen.note(written)
         return True
 
