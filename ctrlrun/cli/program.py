@@ -82,7 +82,7 @@ def _is_store_error(error: Exception) -> bool:
 def _of_store(error: Exception) -> str:
     import sqlite3
 
-    from ctrlrun.state.sqlite_session import BUSY, is_busy
+    from ctrlrun.state.sqlite_connection import BUSY, is_busy
 
     said = " ".join(str(error).split())
     busy = isinstance(error, sqlite3.Error) and is_busy(error)

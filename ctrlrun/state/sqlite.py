@@ -13,14 +13,11 @@ from ctrlrun.receipt import Receipt
 from ctrlrun.state import schema, sqlite_make, sqlite_open
 from ctrlrun.state.relational import RelationalReader, RelationalStore
 from ctrlrun.state.session import Sessions
+from ctrlrun.state.sqlite_connection import Connect, open_connection
 from ctrlrun.state.sqlite_delegations import FollowedDelegations
+from ctrlrun.state.sqlite_dialect import SQLiteDialect
 from ctrlrun.state.sqlite_seen import Seen
-from ctrlrun.state.sqlite_session import (
-    Connect,
-    SQLiteDialect,
-    SQLiteSession,
-    open_connection,
-)
+from ctrlrun.state.sqlite_session import SQLiteSession
 
 _DURABILITIES = ("full", "normal")
 _USED_RECEIPT = "receipts.receipt_id"  # as SQLite names the column whose value was there

@@ -17,9 +17,9 @@ from ctrlrun.clock import Clock, column_timestamp
 from ctrlrun.errors import InvalidArgument
 from ctrlrun.state import schema
 from ctrlrun.state.schema import Classification, Migration
+from ctrlrun.state.sqlite_connection import Connect, patiently
 from ctrlrun.state.sqlite_open import applied_extensions, look, naming, uri
 from ctrlrun.state.sqlite_schema import EXTENSION_LEDGER, EXTENSIONS, LEDGER, MIGRATIONS
-from ctrlrun.state.sqlite_session import Connect, patiently
 
 _NEW_FILE_MODE = 0o600
 _NEW_DIRECTORY_MODE = 0o700

@@ -18,8 +18,7 @@ from ctrlrun.errors import CTRLRunError, InvalidArgument, StoreNotFound
 from ctrlrun.state import schema
 from ctrlrun.state.masking import masked
 from ctrlrun.state.schema import Found
-from ctrlrun.state.sqlite_files import Identity
-from ctrlrun.state.sqlite_session import (
+from ctrlrun.state.sqlite_connection import (
     BUSY,
     Connect,
     is_busy,
@@ -27,6 +26,7 @@ from ctrlrun.state.sqlite_session import (
     patiently,
     renamed,
 )
+from ctrlrun.state.sqlite_files import Identity
 
 MIN_SQLITE_VERSION = (3, 35, 0)
 _LOOKS = 5

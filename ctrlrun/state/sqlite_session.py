@@ -1,37 +1,28 @@
-"""SQLite: how a session waits, syncs and reads, and what its SQL spells in its own way."""
+"""SQLite: how a session connects, syncs and reads, and follows its files."""
 
 from __future__ import annotations
 
-import json
-import re
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from itertools import count
-from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from ctrlrun.effect import escape_surrogates
 from ctrlrun.errors import InvalidArgument
-from ctrlrun.state.dialect import Filter, Order
 from ctrlrun.state.session import Row, Session, Values
+from ctrlrun.state.sqlite_connection import (
+    BUSY_PATIENCE_S,
+    FIRST_PAUSE_S,
+    Connect,
+    busy,
+    patiently,
+    renamed,
+)
 from ctrlrun.state.sqlite_files import Files, Guard, Identity, Place, guards
 from ctrlrun.state.sqlite_seen import Mark, Seen
-from ctrlrun.state.sqlite_tally import FACTS, TALLY_INDEX
 
 T = TypeVar("T")
-
-BUSY_PATIENCE_S = 5.0
-BUSY = "another process has held its lock for more than 5 s; try again when it is done"
-_FIRST_PAUSE_S = 0.002
-_LONGEST_PAUSE_S = 0.016
-"""Shorter ones let the next process in sooner, and eight of them get a third less done: each that
-gets in reads anew what the one before it wrote, and each look takes time from whoever works."""
-
-Connect = Callable[[str], sqlite3.Connection]
-"""Makes the connection to a `file:` URI: the seam for a file system that fails on purpose."""
 
 Check = Callable[[sqlite3.Connection, Identity | None], None]
 """Looks at a new connection, and may refuse it."""
@@ -65,63 +56,6 @@ _KEY_INDEXES = (
 )
 
 
-def open_connection(uri: str) -> sqlite3.Connection:
-    """A connection in autocommit, without a busy handler of its own: `patiently` waits."""
-    return sqlite3.connect(
-        uri,
-        uri=True,
-        timeout=0,
-        isolation_level=None,
-        cached_statements=256,
-        check_same_thread=False,
-    )
-
-
-def is_busy(error: sqlite3.Error) -> bool:
-    """Whether somebody else holds the lock."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is not None and code & 0xFF == sqlite3.SQLITE_BUSY
-
-
-def busy(message: str) -> sqlite3.OperationalError:
-    """What SQLite raises where somebody else holds a lock, for a lock of ours."""
-    error = sqlite3.OperationalError(message)
-    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_BUSY, "SQLITE_BUSY"
-    return error
-
-
-def renamed(error: sqlite3.Error, message: str) -> sqlite3.Error:
-    """The error with another message: of the same class, with what SQLite calls it."""
-    said = type(error)(message)
-    if getattr(error, "sqlite_errorcode", None) is not None:
-        said.sqlite_errorcode = error.sqlite_errorcode
-        said.sqlite_errorname = error.sqlite_errorname
-    return said
-
-
-def patiently(run: Callable[[], T]) -> T:
-    """`run`, repeated while another process holds the lock, for 5 s; then its error.
-
-    SQLite's own handler looks again every 100 ms: with eight busy processes some would wait in vain
-    beside a lock that was free many times.
-    """
-    try:
-        return run()
-    except sqlite3.OperationalError as error:
-        if not is_busy(error):
-            raise
-    deadline = time.monotonic() + BUSY_PATIENCE_S
-    pause = _FIRST_PAUSE_S
-    while True:
-        time.sleep(pause)
-        try:
-            return run()
-        except sqlite3.OperationalError as error:
-            if not is_busy(error) or time.monotonic() >= deadline:
-                raise
-        pause = min(pause * 2, _LONGEST_PAUSE_S)
-
-
 class SQLiteSession(Session):
     """One thread's connection to one file.
 
@@ -151,7 +85,6 @@ class SQLiteSession(Session):
         self._guard: Guard | None = None
         self._files: Files = Files(None, None, None)
         self._written = Mark()
-        self._synced = False
         self._synchronous = ""
         self._serial = 0
 
@@ -233,7 +166,7 @@ class SQLiteSession(Session):
             self._give_up(guard, connection, replaced=replaced)
             raise
         self._give_up(guard, connection, replaced=True)
-        time.sleep(_FIRST_PAUSE_S)  # another program closes it, or replaces its files
+        time.sleep(FIRST_PAUSE_S)  # another program closes it, or replaces its files
         return None
 
     def _touch(self, connection: sqlite3.Connection) -> None:
@@ -370,7 +303,6 @@ class SQLiteSession(Session):
             self._end(connection)
             self._follow()
         self._written = Mark()
-        self._synced = durable
         self.active = True
         self.broken = None
 
@@ -421,14 +353,15 @@ class SQLiteSession(Session):
         seen, written = self._seen, self._written
         if seen is None:
             return True
-        # What no power cut may take is followed by an act; the rest is looked at by the next unit.
-        if not self._synced or self._place.holds(self._files):
+        if self._place.holds(self._files):
             seen.note(written)
             return True
+        self.committed = False  # as far as anybody can see
         self._follow()
         # Only a unit that wrote an event can be told.
-        if written.event_id is None or not written.is_in(self.connection):
+        if written.event is None or not written.is_in(self.connection):
             return False
+        self.committed = True
         seen.note(written)
         return True
 
@@ -451,7 +384,7 @@ class SQLiteSession(Session):
 
     def note_head(self, seq: int, digest: str) -> None:
         """Remember it with what this transaction writes."""
-        self._written = replace(self._written, seq=seq, hash=digest)
+        self._written = Mark((seq, digest), self._written.event)
 
     def nested(self, work: Callable[[], T]) -> T:
         """As every session's; what is taken back was not written."""
@@ -469,9 +402,7 @@ class SQLiteSession(Session):
         last = cursor.lastrowid
         assert last is not None
         if key == "event_id":
-            self._written = replace(
-                self._written, event_id=last, ts=values[-6], action_id=values[-4]
-            )
+            self._written = Mark(self._written.receipt, (last, values[-6], values[-4]))
         # Nobody else writes meanwhile, so the rows of one statement have numbers without a gap.
         return range(last - cursor.rowcount + 1, last + 1)
 
@@ -549,58 +480,3 @@ def _text_or_bytes(data: bytes) -> str | bytes:
 def _own_log(guard: Guard, place: Place) -> None:
     if guard.log_is_anothers(place):
         raise busy(_ANOTHERS)
-
-
-# --- what SQLite spells in its own way -----------------------------------------------------------
-
-_PLAIN_ID = re.compile(r"[A-Za-z0-9 ._:+-]+")
-
-_STORED = MappingProxyType(
-    {
-        "approvals": Order(None, "rowid"),
-        "delegations": Order(None, "rowid"),
-        "effects": Order("created_at", "rowid"),
-        "receipts": Order("seq", "rowid"),
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SQLiteDialect:
-    """The SQL fragments of SQLite: its write lock is the whole database's, its order is by bytes."""
-
-    for_update: str = ""
-    byte_order: str = ""
-    tally_facts: str = FACTS
-    approval_id: str = "json_extract(json, '$.approval_id')"
-    is_observed: str = "json_extract(json, '$.result') = 'observed'"
-    tally_index: str = TALLY_INDEX
-    tally_source: str = f"receipts INDEXED BY {TALLY_INDEX}"
-    whole: str = " LIMIT -1"
-    first_tie: int = 0
-    last_tie: int = 2**63 - 1
-
-    def moving_head(self, put: str) -> str | None:
-        return None
-
-    def storable(self, text: str) -> str:
-        return escape_surrogates(text)
-
-    def as_bytes(self, expression: str) -> str:
-        return f"CAST({expression} AS BLOB)"
-
-    def seconds_between(self, start: str, end: str) -> str:
-        return f"(julianday({end}) - julianday({start})) * 86400.0"
-
-    @property
-    def stored(self) -> Mapping[str, Order]:
-        return _STORED
-
-    def has_control(self, control: str) -> Filter:
-        named = "EXISTS (SELECT 1 FROM json_each(receipts.json, '$.controls') WHERE value = ?)"
-        values: tuple[Any, ...] = (control,)
-        if _PLAIN_ID.fullmatch(control):
-            # Such an id has one spelling in JSON: most documents need not be parsed to be ruled out.
-            named = f"instr(json, ?) > 0 AND {named}"
-            values = (json.dumps(control), control)
-        return Filter(f"CASE WHEN json_valid(json) THEN ({named}) ELSE 1 END", values)

@@ -125,7 +125,7 @@ def test_text_that_is_no_text(scene: Scene, command: str) -> None:
 
 
 def test_a_locked_store_is_one_line(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctrlrun.state.sqlite_session.BUSY_PATIENCE_S", 0.1)
+    monkeypatch.setattr("ctrlrun.state.sqlite_connection.BUSY_PATIENCE_S", 0.1)
     request_id = scene.ask()
     with sqlite3.connect(scene.state, isolation_level=None) as holder:
         holder.execute("BEGIN EXCLUSIVE")

@@ -262,6 +262,22 @@ def test_a_unit_that_landed_where_nobody_looks_is_run_again_once(
     assert old.select(path, "SELECT COUNT(*) FROM events WHERE action_id = 'act_2'") == [(1,)]
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_landed_in_files_that_are_gone_is_not_called_committed(
+    durable: bool, store: SQLiteStateStore, path: Path
+) -> None:
+    log_a_key(store, "mine")
+
+    def work() -> None:
+        store.reserve_effect("k", "a")
+        store.append_event(old.event(2))
+        moved(path)
+
+    with pytest.raises(StoreNotFound):
+        store.unit(work, durable=durable)
+    assert not store.unit_committed
+
+
 def test_a_readers_close_leaves_the_log_of_a_running_program(
     store: SQLiteStateStore, path: Path
 ) -> None:

@@ -24,8 +24,8 @@ from ctrlrun.state import (
     SQLiteStateStore,
     StateStore,
     UnitStateStore,
+    sqlite_connection,
     sqlite_make,
-    sqlite_session,
 )
 from tests.cases import walk
 from tests.lib import sqlite_helpers as old
@@ -322,14 +322,14 @@ def test_an_unknown_durability_is_refused(
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five seconds are the rule; a fifth of one is enough to see it."""
-    monkeypatch.setattr(sqlite_session, "BUSY_PATIENCE_S", 0.2)
+    monkeypatch.setattr(sqlite_connection, "BUSY_PATIENCE_S", 0.2)
 
 
 def test_a_disk_that_is_full_at_the_first_open_is_named_and_left_empty(tmp_path: Path) -> None:
     class Full(SQLiteStateStore):
         @staticmethod
         def connector(uri: str) -> sqlite3.Connection:
-            connection = sqlite_session.open_connection(uri)
+            connection = sqlite_connection.open_connection(uri)
             connection.execute("PRAGMA max_page_count=3")
             return connection
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from ctrlrun.state import sqlite_session
+from ctrlrun.state import sqlite_connection
 from ctrlrun.state.sqlite import SQLiteReader, SQLiteStateStore
 from tests.lib import sqlite_helpers as old
 
@@ -52,14 +52,14 @@ def test_a_read_that_fails_names_the_file(path: Path) -> None:
 def test_a_lock_that_is_never_given_up_names_the_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_session, "BUSY_PATIENCE_S", 0.1)
+    monkeypatch.setattr(sqlite_connection, "BUSY_PATIENCE_S", 0.1)
     with closing(SQLiteStateStore(path)) as store, closing(old.plain(path)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(sqlite3.OperationalError) as caught:
             store.reserve_effect("k", "a")
         holder.execute("ROLLBACK")
     assert str(caught.value) == f"cannot write '{path}': database is locked"
-    assert sqlite_session.is_busy(caught.value)
+    assert sqlite_connection.is_busy(caught.value)
 
 
 def test_a_commit_that_fails_names_the_file(path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_connection_that_a_failing_disk_left_read_only_is_not_kept(path: Path)
     class Unlucky(SQLiteStateStore):
         @staticmethod
         def connector(uri: str) -> sqlite3.Connection:
-            return sqlite_session.open_connection(uri.replace("mode=rw", f"mode={mode}"))
+            return sqlite_connection.open_connection(uri.replace("mode=rw", f"mode={mode}"))
 
     with closing(Unlucky(path)) as store:
         for call in (

@@ -26,7 +26,7 @@ from ctrlrun.errors import (
 from ctrlrun.policy import Policy
 from ctrlrun.receipt import Event, Receipt
 from ctrlrun.state import InMemoryStateStore, SQLiteStateStore
-from ctrlrun.state.sqlite_session import open_connection
+from ctrlrun.state.sqlite_connection import open_connection
 from tests.cases import walk
 from tests.lib.kernel.test_paths import raising
 from tests.lib.kernel.world import POLICY, STORES, Clock, SingleCalls, World
