@@ -27,6 +27,7 @@ _STR_TAG, _INT_TAG, _BOOL_TAG, _MERGE_TAG, _MAP_TAG, _SEQ_TAG = (
 _OTHER_TAGS = frozenset(
     f"tag:yaml.org,2002:{kind}" for kind in ("null", "float", "timestamp", "binary")
 )
+_LONGEST_INTEGER = 10_000  # characters: making an integer of base 60 takes their square
 _MAX_ALIASED = 1_000_000  # ten lines of aliases can stand for billions
 
 # How YAML 1.1 and 1.2 agree on writing them. YAML 1.1 also has yes, no, on, off, y and n, and
@@ -300,8 +301,9 @@ class _Document:
     def _integer(self, event: yaml.ScalarEvent) -> int:
         """A decimal integer; any other form is a code or an id more often than a number."""
         make = self._loader.yaml_constructors[_INT_TAG]
-        value: int = self._constructed(make, event, _INT_TAG)
-        if is_oversized(value):
+        is_long = len(event.value) > _LONGEST_INTEGER
+        value: int = 0 if is_long else self._constructed(make, event, _INT_TAG)
+        if is_long or is_oversized(value):
             raise _Refused(event, "an integer of more than 4300 digits")
         if not _DECIMAL.fullmatch(event.value):
             raise self._unclear(event, f"the integer {value}", "or the number in decimal digits")

@@ -263,6 +263,12 @@ def test_a_tag_whose_value_is_none_of_its_kind_is_refused(text: str, tag: str) -
     assert f"line 1: v is not a value of the tag !!{tag}" in refusal(f"v: {text}\n")
 
 
+def test_a_long_integer_is_refused_before_it_is_made() -> None:
+    """One of base 60 takes the square of its length to make: hours for a policy of 6 MB."""
+    for text in ("59:" * 200_000 + "59", "0b" + "1" * 10_000):
+        assert "an integer of more than 4300 digits" in refusal(f"v: {text}\n")
+
+
 def test_a_document_may_have_a_million_values_and_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only those that aliases multiply are counted."""
     monkeypatch.setattr("ctrlrun.documents._MAX_ALIASED", 10)
