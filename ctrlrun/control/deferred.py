@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable
-from concurrent.futures import Future
 from typing import Any
 
 from ctrlrun.errors import InvalidArgument
@@ -36,7 +36,6 @@ _RESULTS: tuple[tuple[type, str], ...] = (
     (Generator, GENERATOR),
     (Coroutine, COROUTINE),
     (Awaitable, AWAITABLE),
-    (Future, FUTURE),
     # `@contextmanager` and its twin: nothing of the function has run before `with` enters it.
     (contextlib._GeneratorContextManager, CONTEXT_MANAGER),
     (contextlib._AsyncGeneratorContextManager, CONTEXT_MANAGER),
@@ -66,7 +65,15 @@ def deferred_result(value: object) -> str | None:
 def _kind_of(of: type) -> str | None:
     if of in _VALUES:
         return None
+    if _is_future(of):
+        return FUTURE
     return next((kind for base, kind in _RESULTS if issubclass(of, base)), None)
+
+
+def _is_future(of: type) -> bool:
+    """Whether it is a `concurrent.futures.Future`, whose module is not imported to ask."""
+    module = sys.modules.get("concurrent.futures._base")
+    return module is not None and issubclass(of, module.Future)
 
 
 def _items(value: Any) -> Iterable[object]:
@@ -104,7 +111,7 @@ def close_deferred(value: object) -> None:
     if type(value) in _CONTAINERS:
         for item in _items(value):
             close_deferred(item)
-    if issubclass(type(value), Future):
+    if _is_future(type(value)):
         value.cancel()  # type: ignore[attr-defined]
     if not issubclass(type(value), (Coroutine, Generator)):
         return

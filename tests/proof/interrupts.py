@@ -112,12 +112,24 @@ class Tracer:
         if self._lines:
             return self._line
         frame.f_trace_opcodes = True
-        return self._arrive if self._is_here() else self._step
+        return self._alone(frame) if self._is_here() else self._step
 
     def _step(self, frame: FrameType, event: str, argument: object) -> Any:
         if event == "opcode" and frame.f_lasti in _before_calls(frame.f_code) and self._is_here():
-            return self._arrive
+            return self._alone(frame)
         return self._step
+
+    def _alone(self, frame: FrameType) -> Any:
+        """The tracer that has the signal arrive, and no other in the frames that called this one.
+
+        The handler would run in a tracer of Python then, between two instructions where it never
+        runs outside of a test: behind the one that takes a lock, and before what releases it.
+        """
+        caller = frame.f_back
+        while caller is not None:
+            caller.f_trace = None
+            caller = caller.f_back
+        return self._arrive
 
     def _line(self, frame: FrameType, event: str, argument: object) -> Any:
         if event == "line" and self._is_here():
