@@ -92,11 +92,13 @@ class Tracer:
         before = signal.signal(SIGNAL, self._handle)
         sys.settrace(self._enter)
         try:
-            work()
+            try:
+                work()
+            finally:
+                sys.settrace(None)  # behind the last place, the handler runs here
         except BaseException as error:
             return error
         finally:
-            sys.settrace(None)
             signal.signal(SIGNAL, before)
         return None
 
