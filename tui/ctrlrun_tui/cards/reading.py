@@ -327,6 +327,8 @@ class FactsCard(Overlay[None]):
     def renew_more(self) -> None:
         """Say how much of the facts is not on the screen. What is has been seen, once it is drawn."""
         above, below = self.pane.lines_above, self.pane.lines_below
+        if (above, below) == (0, 1) and self._more.size.height:
+            below = 0  # the one line fits where it is told of
         parts = []
         if below:
             parts.append(f"{below} more line{'s' * (below > 1)} below")
