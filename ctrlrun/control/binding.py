@@ -62,27 +62,35 @@ class Binding:
         self._check_receiver(receiver)
         return BoundCall((receiver,), arguments)
 
-    def _check_receiver(self, receiver: object) -> None:
+    def _check_receiver(self, receiver: Any) -> None:
         """Refuse an argument in the place of `self`: the policy would never see it.
 
         So it is in a `@staticmethod` over `@protect` whose first parameter is called `cls`.
         """
-        if isinstance(receiver, _ARGUMENTS) and not any(
-            kind.__qualname__ == self._class for kind in type(receiver).__mro__
-        ):
+        if not self._has_method(receiver):
             raise InvalidArgument(
                 f"{self._receiver!r} of {self._class} is not part of the action, and this call "
-                f"passes a {type(receiver).__name__} for it; give the parameter another name"
+                f"passes an object of type {type(receiver).__name__} for it; give the parameter of "
+                "a static method another name, and call other methods on an object of the class"
             )
+
+    def _has_method(self, receiver: Any) -> bool:
+        """Whether the function is a method of this object, or of this class."""
+        classes = receiver.__class__.__mro__  # of a specified mock: the class that it stands for
+        if isinstance(receiver, type):
+            classes += receiver.__mro__
+        for holder in classes:
+            member = vars(holder).get(self._function.__name__)
+            if holder.__qualname__ == self._class:
+                return not isinstance(member, staticmethod)
+            if member is not None and inspect.unwrap(member) is inspect.unwrap(self._function):
+                return True  # lent to another class, or its class was made anew
+        return False
 
     def run(self, receiver: tuple[Any, ...], arguments: dict[str, Any]) -> Any:
         """Call the function with an action's arguments."""
         positional = [arguments.pop(name) for name in self._positional_only]
         return self._function(*receiver, *positional, **arguments)
-
-
-_ARGUMENTS = (str, int, float, bytes, list, tuple, Mapping, type(None))
-"""What the arguments of a call are, and a method's object is only if its class is made of it."""
 
 
 def _class_name(function: Callable[..., Any]) -> str | None:

@@ -7,8 +7,13 @@ import enum
 import functools
 import inspect
 import logging
+import pickle
 import types
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -80,6 +85,9 @@ def test_method_is_protected_without_its_receiver(there: World, kind: str) -> No
         assert getattr(branch(), kind)(6, ref="b") == (inherited, 6, "b")
         if kind == "method":
             assert shop.method(self=shop(), amount=7, ref="c") == ("shop", 7, "c")
+        if kind == "class_over":
+            by_keyword = shop.class_over.__func__(cls=branch, amount=7, ref="c")
+            assert by_keyword == ("branch", 7, "c")
     arguments = [receipt.arguments for receipt in there.store.receipts()]
     assert arguments[:2] == [{"amount": 5, "ref": "a"}, {"amount": 6, "ref": "b"}]
 
@@ -156,14 +164,33 @@ def test_an_argument_of_a_bound_method_is_never_taken_for_its_receiver(
     protected = protect("pay", effect="pay:{ref}", control=there.control)(book)
     with context(agent="a"):
         assert protected("first", 5, "r1") == ("first", 5, "r1")
-    name = "self" if book == Travel.book_for else "cls"
-    assert there.last.arguments == {name: "first", "amount": 5, "ref": "r1"}
+        name = "self" if book == Travel.book_for else "cls"
+        assert protected(ref="r2", amount=5, **{name: "first"}) == ("first", 5, "r2")
+    for receipt, ref in zip(there.store.receipts(), ("r1", "r2"), strict=True):
+        assert receipt.arguments == {name: "first", "amount": 5, "ref": ref}
 
 
-@pytest.mark.parametrize("cabin", ["first", Cabin.FIRST, 1, None, ("first",), {"cabin": "first"}])
+class Fare(enum.Enum):
+    FULL = 1
+
+
+@dataclass
+class Order:
+    total: int
+
+
+@pytest.mark.parametrize(
+    "cabin",
+    [
+        *("first", Cabin.FIRST, 1, None, ("first",), {"cabin": "first"}),
+        *(Decimal("9.5"), date(2026, 9, 3), Fare.FULL, Order(5), {1, 2}, Order, mock.Mock()),
+        "an object of the class itself",
+    ],
+)
+@pytest.mark.parametrize("by_keyword", [False, True])
 @pytest.mark.parametrize("called", ["self", "cls"])
 def test_an_argument_in_the_place_of_self_is_refused(
-    there: World, called: str, cabin: object
+    there: World, called: str, by_keyword: bool, cabin: object
 ) -> None:
     """`@staticmethod` over `@protect`: a function in a class, as far as the decorator can tell."""
     wrap = protect("pay", effect="pay:{ref}", control=there.control)
@@ -179,9 +206,53 @@ def test_an_argument_in_the_place_of_self_is_refused(
         def with_cls(cls: object, amount: int, ref: str) -> None:
             raise AssertionError("ran without its first argument in the action")
 
+    if cabin == "an object of the class itself":
+        cabin = Desk()
+    first = {called: cabin} if by_keyword else {}
     with context(agent="a"), pytest.raises(InvalidArgument, match=f"{called!r} of .*Desk is not"):
-        getattr(Desk, f"with_{called}")(cabin, 5, "r1")
+        getattr(Desk, f"with_{called}")(
+            *([] if by_keyword else [cabin]), amount=5, ref="r1", **first
+        )
     assert not there.store.events()
+
+
+class Till:
+    @protect("pay")
+    def pay(self, amount: int) -> None: ...
+
+    @protect("pay")
+    async def apay(self, amount: int) -> None: ...
+
+
+@protect("pay")
+def pay_plainly(amount: int) -> None: ...
+
+
+@pytest.mark.parametrize("protected", [Till.pay, Till.apay, pay_plainly])
+def test_protected_function_is_pickled_by_its_name(protected: Any) -> None:
+    """So a process pool that is handed one runs the protected function, not the one inside it."""
+    assert pickle.loads(pickle.dumps(protected)) is protected
+
+
+def test_a_method_can_be_lent_to_another_class_or_tried_with_a_specified_mock(
+    there: World,
+) -> None:
+    wrap = protect("pay", effect="pay:{ref}", control=there.control)
+
+    class Shop:
+        @wrap
+        def pay(self, amount: int, ref: str) -> str:
+            return type(self).__name__
+
+    class Kiosk:
+        pay = Shop.pay
+
+    made_anew = type("Shop2", (), dict(Shop.__dict__))
+    with context(agent="a"):
+        assert Kiosk().pay(5, "r1") == "Kiosk"
+        assert made_anew().pay(5, "r2") == "Shop2"
+        assert Shop.pay(mock.Mock(spec=Shop), 5, "r3") == "Mock"
+    assert [receipt.arguments["ref"] for receipt in there.store.receipts()] == ["r1", "r2", "r3"]
 
 
 def test_a_class_made_of_a_text_or_a_mapping_has_methods_too(there: World) -> None:
