@@ -54,9 +54,14 @@ working_for: ContextVar[str | None] = ContextVar("ctrlrun_working_for", default=
 """The name of the thread that a worker thread does something for."""
 
 
+def asking_thread() -> str:
+    """The name of the thread that asks, or that it works for."""
+    return working_for.get() or threading.current_thread().name
+
+
 def this_thread() -> str:
     """The name of the thread that asks, or that it works for, fit to be stored."""
-    return _storable(working_for.get() or threading.current_thread().name)
+    return _storable(asking_thread())
 
 
 def look(pid: int, started_at: str | None) -> Life:

@@ -15,6 +15,7 @@ from ctrlrun.errors import ActionDenied, IdentityError
 from ctrlrun.forks import Forked, watch_forks
 from ctrlrun.identity import IdentityContext, IdentityProvider
 from ctrlrun.logs import get_logger
+from ctrlrun.process import asking_thread
 
 log = get_logger("ctrlrun.control")
 
@@ -101,7 +102,7 @@ def no_principal(
     action_name: str, why: str = "call it inside ctrlrun.context(agent=...)"
 ) -> ActionDenied:
     """The refusal of a call that nobody makes, logged: it leaves no other trace."""
-    if threading.current_thread() is not threading.main_thread() and ambient_principal() is None:
+    if asking_thread() != threading.main_thread().name and ambient_principal() is None:
         why += (
             "; a new thread starts without the context of its caller: run the call with "
             "contextvars.copy_context().run or asyncio.to_thread"

@@ -17,7 +17,7 @@ from contextvars import Context, copy_context
 from typing import TypeVar
 
 from ctrlrun.errors import InvalidArgument
-from ctrlrun.process import working_for
+from ctrlrun.process import asking_thread, working_for
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ CLOSING_PATIENCE_S = 10.0
 def _context() -> Context:
     """The caller's context, which says for whom the thread works."""
     context = copy_context()
-    context.run(working_for.set, threading.current_thread().name)
+    context.run(working_for.set, asking_thread())
     return context
 
 

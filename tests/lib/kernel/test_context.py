@@ -10,9 +10,14 @@ from typing import Any
 
 import pytest
 
-from ctrlrun.control import context, with_approval
+from ctrlrun.action import Principal
+from ctrlrun.control import Control, context, protect, with_approval, workers
 from ctrlrun.control.ambient import ambient_principal, presented_approval
 from ctrlrun.control.identifying import no_principal
+from ctrlrun.errors import ActionDenied
+from ctrlrun.identity import IdentityContext
+from ctrlrun.policy import Policy
+from ctrlrun.state import InMemoryStateStore
 
 
 def agent() -> str | None:
@@ -144,3 +149,42 @@ def test_refusal_in_a_bare_thread_names_what_carries_the_principal() -> None:
     assert "contextvars.copy_context().run" in said[0]
     assert "asyncio.to_thread" in said[0]
     assert "thread" not in str(no_principal("pay"))
+
+
+class Nobody:
+    """An identity provider that finds no credential."""
+
+    def resolve(self, context: IdentityContext) -> Principal | None:
+        return None
+
+
+async def pays(amount: int) -> None: ...
+
+
+@pytest.mark.parametrize("identified", [False, True])
+@pytest.mark.parametrize("in_a_bare_thread", [False, True])
+@pytest.mark.parametrize("inside_a_hook", [False, True])
+def test_refusal_of_an_awaited_call_speaks_of_the_threads_of_the_program_only(
+    identified: bool, in_a_bare_thread: bool, inside_a_hook: bool
+) -> None:
+    """A worker asks who calls, with a copy of the caller's context."""
+    policy = Policy.from_yaml("schema: ctrlrun.policy/v2\nactions:\n  pay: {decision: allow}\n")
+    control = Control(policy, InMemoryStateStore(), identity=Nobody()) if identified else None
+    pay = protect("pay", control=control)(pays)
+    said: list[str] = []
+
+    def call() -> None:
+        with pytest.raises(ActionDenied) as refused:
+            asyncio.run(pay(5))
+        said.append(str(refused.value))
+
+    def work() -> None:
+        asyncio.run(workers.on_worker(call)) if inside_a_hook else call()
+
+    if in_a_bare_thread:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    else:
+        work()
+    assert ("a new thread starts without the context" in said[0]) is in_a_bare_thread
