@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,6 +113,49 @@ def test_waiting_ends_with_the_answer_or_the_timeout(
     assert slept == ([0.5, 0.5, 0.2] if answered_after is None else [0.5, 0.5])
 
 
+@pytest.mark.parametrize("during", ["a look", "a pause"])
+def test_a_cancelled_aanswer_of_leaves_the_request_pending_and_no_evidence(
+    there: World, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
+    control = control_of(there)
+    request_id = ask(pay_of(control))
+    before = (there.store.events(), there.store.receipts())
+    may_read = threading.Event()
+    read = there.store.get_approval
+
+    async def main(patch: pytest.MonkeyPatch) -> None:
+        reached = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def slow_read(approval_id: str) -> Any:
+            loop.call_soon_threadsafe(reached.set)
+            may_read.wait()
+            return read(approval_id)
+
+        async def pause(seconds: float) -> None:
+            reached.set()
+            await loop.create_future()
+
+        if during == "a look":
+            patch.setattr(there.store, "get_approval", slow_read)
+        patch.setattr(asyncio, "sleep", pause)
+        timeout = timedelta(hours=1)
+        waiting = asyncio.create_task(aanswer_of(request_id, timeout=timeout, control=control))
+        try:
+            await reached.wait()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        finally:
+            may_read.set()
+
+    with monkeypatch.context() as patch:
+        asyncio.run(main(patch))
+    assert (there.store.events(), there.store.receipts()) == before
+    assert read(request_id).status == "pending"
+    assert answer_of(request_id, control=control) == "pending"
+
+
 def test_wait_ends_after_its_timedelta(there: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", lambda seconds: there.clock.pass_(seconds=seconds))
     pay = pay_of(control_of(there), wait=timedelta(seconds=1))
@@ -142,6 +187,28 @@ def test_same_question_is_asked_once_where_it_is_set(
     control = control_of(there, reuse_requests=on_control)
     pay = pay_of(control, reuse_requests=on_protect)
     assert (ask(pay) == ask(pay)) is once
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "once"),
+    [(None, "", False), (None, "1", True), (True, "", True), (False, "1", False)],
+)
+def test_a_control_from_a_file_asks_once_where_it_is_set(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: bool | None,
+    variable: str,
+    once: bool,
+) -> None:
+    monkeypatch.delenv("CTRLRUN_STATE", raising=False)
+    monkeypatch.setenv("CTRLRUN_REUSE_REQUESTS", variable)
+    (tmp_path / "p.yaml").write_text(
+        "schema: ctrlrun.policy/v1\nactions: {pay: {decision: approve}}"
+    )
+    control = Control.from_file(tmp_path / "p.yaml", reuse_requests=given)
+    pay = pay_of(control)
+    assert (ask(pay) == ask(pay)) is once
+    control.store.close()  # type: ignore[attr-defined]
 
 
 def test_other_value_of_the_variable_is_refused(
