@@ -98,7 +98,7 @@ def _rows(receipts: int, start: datetime, step: timedelta) -> Iterator[tuple[Any
             "environment": "production",
             "decision": decision,
             "decision_reason": reason,
-            "approval_id": None,
+            "approval_id": f"apr_{number:032x}" if decision == "approve" else None,
             "approver": None,
             "effect_key": f"refund:txn_{number}",
             "attempt": 1,
