@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from functools import partial
 from typing import Literal
 
 from ctrlrun.control.control import Control
@@ -45,11 +46,13 @@ async def aanswer_of(
     """`answer_of` for asyncio: the store is read on a worker thread, and waits can be cancelled."""
     import asyncio  # only for those who use it
 
+    from ctrlrun.control.workers import on_worker
+
     _check_timeout(timeout)
-    asked: Control = control if control else await asyncio.to_thread(process_control)
+    asked: Control = control if control else await on_worker(process_control)
     started = asked.clock()
     while True:
-        status = await asyncio.to_thread(_look, asked, request_id)
+        status = await on_worker(partial(_look, asked, request_id))
         pause = _pause(status, started_ago=asked.clock() - started, timeout=timeout)
         if pause is None:
             return status
