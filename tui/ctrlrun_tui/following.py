@@ -174,7 +174,7 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
         error = news.error
         ever = self._read_at is not None
         if error is None:
-            self.was_read()
+            self._read_at = self.clock()
             self._fed = Live(last_read_at=self.clock())
         elif not error.is_stale:
             self._fed = Live(last_read_at=error.since if ever else None)
@@ -190,6 +190,9 @@ class FollowingApp(KeysInTurn, inherit_bindings=False):
     def was_read(self) -> None:
         """The store gave what was asked of it, whoever asked: it cannot be called unreachable."""
         self._read_at = self.clock()
+        if self._fed.reach is Reach.UNREACHABLE:  # the feed failed before anything was read
+            self._fed = replace(self._fed, reach=Reach.STALE, last_read_at=self._read_at)
+            self.judge_live()
 
     def judge_live(self) -> None:
         """Live is what the feed reads and what can be counted, each of it in time.

@@ -140,12 +140,13 @@ async def settled(pilot: Pilot[int]) -> None:
 
 
 async def comes_to_rest(pilot: Pilot[int]) -> bool:
-    """Whether nothing is under way, and nothing is twice after all widgets did what they were told.
+    """Whether nothing is under way, and still nothing after all widgets did what they were told.
 
-    How busy the processor is says nothing: on a loaded machine it is busy for others.
+    How busy the processor is says nothing: on a loaded machine it is busy for others. Several looks,
+    because a message that a widget has taken from its queue and not handled yet is in none of them.
     """
     app: ConsoleApp = pilot.app  # type: ignore[assignment]
-    for _ in range(2):
+    for _ in range(4):
         if not is_quiet(app):
             return False
         await pilot.pause(0)
