@@ -88,13 +88,17 @@ async def at_once(*_: object) -> None:
 
 
 class Growing(Widget):
-    """A line that needs one more each time it is laid out."""
+    """A line that needs one more each time it is drawn."""
 
     DEFAULT_CSS = "Growing { height: 1; }"
 
-    def on_resize(self) -> None:
-        if self.size.height < ROWS:
-            self.styles.height = self.size.height + 1
+    def on_mount(self) -> None:
+        self.call_after_refresh(self.grow, 2)
+
+    def grow(self, rows: int) -> None:
+        self.styles.height = rows
+        if rows < ROWS:
+            self.call_after_refresh(self.grow, rows + 1)
 
 
 @pytest.mark.anyio
